@@ -40,13 +40,10 @@ from inductoscope.inside.compare.values import (
     run,
     size_in_bytes,
 )
-from inductoscope.inside.doctor.compile_conditions import (
-    has_room_for_copies,
-    how_compiled,
-    is_traced,
-)
+from inductoscope.inside.doctor.compile_conditions import how_compiled, is_traced
 from inductoscope.inside.gpu_use import is_capturing
 from inductoscope.inside.install import describe_torch
+from inductoscope.inside.memory_budget import has_room_for_copies
 from inductoscope.inside.observe import current_compile_id
 from inductoscope.inside.scope import BROKEN, SCOPE, chain_of
 from inductoscope.inside.search.candidate import Candidate

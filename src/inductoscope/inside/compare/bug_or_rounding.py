@@ -24,9 +24,12 @@ from inductoscope.wording import count_of
 
 # How much farther from float64 than eager a compiled result may be.
 FACTOR = 4.0
+# What any element may differ: so many units in the last place, and as often the largest noise.
+FLOOR_STEPS, FLOOR_NOISE = 8, 2
 
 UNINITIALISED = "the result depends on uninitialised memory"
 UNREPEATABLE = "eager itself gives another result every time"
+WITHIN_ROUNDING = "the differences are within rounding"
 
 # Kinds of difference, the most telling first. The last two are differences in memory layout: they
 # change no value, and most programs never notice.
@@ -173,7 +176,7 @@ def _reason(case: Case) -> str:
                 continue
             if bool((_wide(sample).isnan() & ~_wide(eager).isnan()).any()):
                 return UNINITIALISED
-    return "the differences are within rounding"
+    return WITHIN_ROUNDING
 
 
 # --- errors ---------------------------------------------------------------------------------------
@@ -356,8 +359,12 @@ def judge_tensor(
     compiled: torch.Tensor,
     reference: torch.Tensor | None,
     samples: list[torch.Tensor],
+    noise_elsewhere: float = 0.0,
 ) -> tuple[OutputDifference, bool]:
-    """Return the difference between an eager and a compiled tensor, and whether it is wrong."""
+    """Return the difference between an eager and a compiled tensor, and whether it is wrong.
+
+    If they are parts of larger ones, `noise_elsewhere` is the largest noise in the other parts.
+    """
     if eager.dtype not in _CLOSE:
         return _judge_integers(name, eager, compiled, [reference, *samples])
     e, c, *others = map(_wide, (eager, compiled, *samples))
@@ -377,7 +384,7 @@ def judge_tensor(
     if bool(lost.any()):
         return pair.not_alike("value", lost), True
     noise = noise.nan_to_num(torch.inf, torch.inf, torch.inf)
-    allowed = FACTOR * noise + _floor(eager.dtype, r, noise)
+    allowed = FACTOR * noise + _floor(eager.dtype, r, max(_finite_max(noise), noise_elsewhere))
     # Where eager is not finite, finite compiled values may well be the better ones.
     distance = (c - r).abs().where(finite & c.isfinite(), torch.zeros_like(noise))
     if bool((distance > allowed).any()):
@@ -389,11 +396,11 @@ def _alike(one: torch.Tensor, two: torch.Tensor) -> torch.Tensor:
     return (one == two) | (one.isnan() & two.isnan())
 
 
-def _floor(dtype: torch.dtype, reference: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
+def _floor(dtype: torch.dtype, reference: torch.Tensor, most_noise: float) -> torch.Tensor:
     """Return the distance allowed in addition to the noise of the element itself."""
-    eps = torch.finfo(dtype).eps
+    eps = FLOOR_STEPS * torch.finfo(dtype).eps
     # Three samples say more about the whole tensor than about one element.
-    return 8 * eps * reference.abs().nan_to_num(0.0, 0.0, 0.0) + 2 * _finite_max(noise) + 1e-30
+    return eps * reference.abs().nan_to_num(0.0, 0.0, 0.0) + FLOOR_NOISE * most_noise + 1e-30
 
 
 def _judge_integers(

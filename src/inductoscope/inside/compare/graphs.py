@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import math
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,10 +15,17 @@ import torch
 from torch.fx import Graph, GraphModule, Interpreter, Node
 from torch.fx._lazy_graph_module import _use_lazy_graph_module
 
-from inductoscope.inside.compare.reference import SAMPLES, Float64, PerturbedRounding
+from inductoscope.inside.compare.reference import (
+    SAMPLES,
+    Float64,
+    LazyFloat64,
+    PerturbedRounding,
+    RoundingInTiles,
+)
 from inductoscope.inside.compare.values import (
     copy_values,
     generator_states,
+    memory_of,
     same_generators,
     same_transforms,
 )
@@ -72,6 +81,14 @@ def is_number(node: Node) -> bool:
     return isinstance(node.meta.get("val"), (int, float, torch.SymInt, torch.SymFloat))
 
 
+def bytes_of(node: Node) -> int:
+    """Return the bytes of the tensor that a node computes, as far as the compiler knows it."""
+    value = node.meta.get("example_value", node.meta.get("val"))
+    if not isinstance(value, torch.Tensor):
+        return 0
+    return math.prod(map(_size, value.shape)) * value.element_size()
+
+
 def inputs_for(module: GraphModule, known: Mapping[str, Any]) -> list[Any]:
     """Return a value for each graph input: known ones by name, otherwise random ones that fit."""
     generator = torch.Generator().manual_seed(0)
@@ -124,6 +141,17 @@ class NodeValues:
             return self._values(wide, Float64())
         return {}
 
+    def value(self, name: str) -> Any:
+        """Return a node's value in eager; None if it is not known."""
+        return self.eager.get(name)
+
+    def reference(self, name: str) -> Any:
+        """Return a node's value in float64; None if it is not known."""
+        return self.float64.get(name)
+
+    def took_from(self, name: str, buffer: torch.Tensor) -> None:
+        """A buffer was compared: nothing is released, as all values are kept."""
+
     @cached_property
     def _perturbed(self) -> list[dict[str, Any]]:
         return []
@@ -169,3 +197,112 @@ def _all_values(
     with torch.no_grad(), same_generators(), same_transforms(), mode:
         Keeping(module).run(*inputs, enable_io_processing=False)
     return values
+
+
+# --- the same for graphs whose values do not fit into memory together -----------------------------
+
+
+class ValuesInStep(Interpreter):
+    """The values of a graph in eager, computed no further than compiled code has come.
+
+    Once a buffer is compared, it gets eager's value. So the next kernels read what eager reads, and
+    are judged by the rounding of their own operations alone: of the nodes since compared ones. A
+    value is released when no later comparison needs it.
+    """
+
+    def __init__(
+        self,
+        module: GraphModule,
+        inputs: Sequence[Any],
+        held: Mapping[str, Any],
+        compared: Sequence[str],
+    ) -> None:
+        """Take the inputs, and the name of a node for each comparison to come."""
+        super().__init__(module)
+        self._held = held
+        self._inputs = {memory_of(value) for value in inputs if isinstance(value, torch.Tensor)}
+        self.args_iter = iter(inputs)
+        nodes = [node for node in module.graph.nodes if node.op != "output"]
+        self._waiting = deque(nodes)
+        self._by_name = {node.name: node for node in nodes}
+        self._order = {node: place for place, node in enumerate(nodes)}
+        known = [self._by_name[name] for name in compared if name in self._by_name]
+        self._compared = set(known)
+        # How often a value is still needed: by nodes, and by comparisons.
+        self._needed = Counter(read for node in nodes for read in node.all_input_nodes)
+        for node in known:
+            self._needed.update([node, *self._since_compared(node)[1]])
+        # Compared nodes whose buffers could not get eager's value.
+        self._different: set[Node] = set()
+        self._generators = generator_states()
+
+    def value(self, name: str) -> Any:
+        """Return a node's value in eager; None if it is not known, or was released."""
+        node = self._by_name.get(name)
+        if node is None:
+            return None
+        with torch.no_grad(), same_generators(self._generators), same_transforms():
+            while self._waiting and self._order[self._waiting[0]] <= self._order[node]:
+                following = self._waiting.popleft()
+                self.env[following] = self.run_node(following)
+                for read in (following, *following.all_input_nodes):
+                    self._release(read, read is not following)
+            self._generators = generator_states()
+        return self.env.get(node)
+
+    def fetch_attr(self, target: str) -> Any:
+        return self._held[target] if target in self._held else super().fetch_attr(target)
+
+    def _release(self, node: Node, count: int = 1) -> None:
+        self._needed[node] -= count
+        if self._needed[node] <= 0:
+            self.env.pop(node, None)
+
+    def _since_compared(self, node: Node) -> tuple[list[Node], list[Node]]:
+        """Return the nodes to compute from compared values for this one, and these values."""
+        within, given, waiting = {node}, dict[Node, None](), [node]
+        while waiting:
+            for read in waiting.pop().all_input_nodes:
+                if read in self._compared or read.op != "call_function":
+                    given[read] = None
+                elif read not in within:
+                    within.add(read)
+                    waiting.append(read)
+        return sorted(within, key=self._order.__getitem__), list(given)
+
+    def took_from(self, name: str, buffer: torch.Tensor) -> None:
+        """A buffer was compared: it gets eager's value, and what it alone needed is released."""
+        node = self._by_name.get(name)
+        if node is None:
+            return
+        value = self.env.get(node)
+        fits = isinstance(value, torch.Tensor) and value.shape == buffer.shape
+        if fits and value.dtype == buffer.dtype and memory_of(buffer) not in self._inputs:
+            buffer.copy_(value)
+        else:
+            self._different.add(node)
+        for read in (node, *self._since_compared(node)[1]):
+            self._release(read)
+
+    def reference(self, name: str) -> Any:
+        """Return a node's value in float64, from the compared values; None if that fails."""
+        return self._again(name, LazyFloat64())
+
+    def samples(self, name: str, count: int = SAMPLES) -> list[torch.Tensor]:
+        """Return a node's values with perturbed rounding since the compared values."""
+        every = (self._again(name, RoundingInTiles(seed)) for seed in range(count))
+        return [value for value in every if isinstance(value, torch.Tensor)]
+
+    def _again(self, name: str, mode: LazyFloat64 | RoundingInTiles) -> Any:
+        within, given = self._since_compared(self._by_name[name])
+        again = Interpreter(self.module)
+        again.env = {node: self.env[node] for node in given if node in self.env}
+        if isinstance(mode, RoundingInTiles):
+            # The kernel has read what compiled code has rounded in its own way.
+            moved = {node: mode.moved(again.env[node]) for node in given if node in self._different}
+            again.env.update(moved)
+        with contextlib.suppress(Exception), torch.no_grad(), same_generators(), mode:
+            for node in within:
+                again.env[node] = again.run_node(node)
+            return again.env[within[-1]]
+        return None

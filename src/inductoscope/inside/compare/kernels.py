@@ -11,7 +11,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,16 @@ from torch.fx import GraphModule
 
 from inductoscope.inside.compare import cpp_reports
 from inductoscope.inside.compare.bug_or_rounding import is_close, judge_tensor
-from inductoscope.inside.compare.graphs import NodeValues, inputs_for, named_inputs, snapshot
+from inductoscope.inside.compare.graphs import (
+    NodeValues,
+    ValuesInStep,
+    input_names,
+    inputs_for,
+    named_inputs,
+    snapshot,
+)
 from inductoscope.inside.compare.reference import FEW_SAMPLES_FIRST
-from inductoscope.inside.compare.values import copy_values, is_plain
+from inductoscope.inside.compare.values import copy_values, is_plain, shared_copies
 from inductoscope.inside.scope import SCOPE
 from inductoscope.recording.events import KernelLaunched
 from inductoscope.torch_facts import cpp_wrappers, python_wrappers
@@ -46,6 +53,8 @@ class KernelWatch:
     """A watch that rewrites wrappers to report their kernels and buffers, and checks these."""
 
     compare: bool = True
+    # Compute eager's values in step with the kernels, for graphs of any size.
+    in_step: bool = False
     # Called after every kernel that gets a buffer.
     on_kernel: Callable[[str], None] = lambda kernel: None
     # Called with the kernel and all buffers that it got or made.
@@ -162,15 +171,23 @@ class GraphReports:
     def begin(self, arguments: list[Any], constants: Mapping[str, Any] = {}) -> None:
         """Note a call of the graph; `constants` are the tensors that C++ code holds."""
         graph = self._graph
-        graph.checked.clear()
+        graph.forget()
         self._seen.clear()
         self._live.clear()
-        graph.inputs = named_inputs(graph.module, copy_values(list(arguments)))
+        names = input_names(graph.module)
+        written = [number for number, name in enumerate(names) if name in graph.written]
+        copy = partial(shared_copies, written=written) if self._watch.in_step else copy_values
+        graph.inputs = named_inputs(graph.module, copy(list(arguments)))
         if self._watch.compare:
             inputs = inputs_for(graph.module, graph.inputs)
             held = {graph.constants.get(name, name): item for name, item in constants.items()}
             try:
-                graph.expected = NodeValues(graph.module, copy_values(inputs), held)
+                if self._watch.in_step:
+                    origins = [graph.origins.get(name, ("", ()))[0] for name in self._mentions]
+                    compared = [name for name in origins if name]
+                    graph.expected = ValuesInStep(graph.module, copy(inputs), held, compared)
+                else:
+                    graph.expected = NodeValues(graph.module, copy_values(inputs), held)
             except Exception:
                 graph.expected = None  # The graph cannot be interpreted.
 
@@ -195,11 +212,19 @@ class GraphReports:
             value = tensors[name]
             is_first, is_last = seen[name] == 1, seen[name] >= mentions.get(name, 1)
             if is_first or name in graph.rewritten:
+                graph.reported.add(name)
                 graph.checked[name] = value.detach().clone()
             if is_last if name in graph.rewritten else is_first:
                 self._note(divergence_of(graph, kernel, name, value), made)
+                origin, _ = graph.origins.get(name, (None, ()))
+                if origin is not None and graph.expected is not None:
+                    graph.expected.took_from(origin, value.detach())
+                    graph.checked[name].copy_(value)
         if self._watch.compare:
             self._note(self._live.after(kernel, buffers), made)
+        if self._watch.in_step:
+            for name in [name for name in graph.checked if not self._live.is_needed(name)]:
+                del graph.checked[name]
 
     def _note(self, found: KernelDivergence | None, made: Sequence[str]) -> None:
         """Record a wrong buffer, with the nodes of all buffers that its kernel made."""
@@ -284,7 +309,9 @@ class WatchedGraph:
     # Inputs and constants that the graph writes to.
     written: tuple[str, ...] = ()
     inputs: dict[str, Any] = field(default_factory=dict)
-    expected: NodeValues | None = None
+    expected: NodeValues | ValuesInStep | None = None
+    # The buffers that were reported, and their contents as far as they are kept.
+    reported: set[str] = field(default_factory=set)
     checked: dict[str, torch.Tensor] = field(default_factory=dict)
 
     @cached_property
@@ -308,7 +335,7 @@ class WatchedGraph:
         return tuple(dict.fromkeys((*written, *self.nodes_in(dict.fromkeys(others)))))
 
     def forget(self) -> None:
-        self.inputs, self.expected, self.checked = {}, None, {}
+        self.inputs, self.expected, self.reported, self.checked = {}, None, set(), {}
 
 
 def described(lowered: Any) -> WatchedGraph:
@@ -391,7 +418,7 @@ def divergence_of(
     expected = graph.expected
     if origin is None or expected is None:
         return None
-    eager = expected.eager.get(origin)
+    eager = expected.value(origin)
     if not isinstance(eager, torch.Tensor) or eager.numel() != value.numel():
         return None
     value = value.detach()
@@ -408,7 +435,7 @@ def divergence_of(
             return None
     if is_close(eager, value) or _holds_later_value(graph, name, value):
         return None
-    reference = expected.float64.get(origin)
+    reference = expected.reference(origin)
     reference = reference if isinstance(reference, torch.Tensor) else None
     for count in FEW_SAMPLES_FIRST:
         samples = expected.samples(origin, count)
@@ -426,7 +453,7 @@ def _since_right_values(graph: WatchedGraph, origins: Sequence[str]) -> tuple[st
     their values.
     """
     nodes = {node.name: node for node in graph.module.graph.nodes}
-    right = {graph.origins[name][0] for name in graph.checked if name in graph.origins}
+    right = {graph.origins[name][0] for name in graph.reported if name in graph.origins}
     found = dict.fromkeys(name for name in origins if name in nodes)
     waiting = [*found]
     while waiting:
@@ -440,8 +467,9 @@ def _since_right_values(graph: WatchedGraph, origins: Sequence[str]) -> tuple[st
 
 def _holds_later_value(graph: WatchedGraph, name: str, value: torch.Tensor) -> bool:
     """Check whether a buffer holds the value of a later node, written by the same kernel."""
-    values = graph.expected.eager if graph.expected is not None else {}
-    later = [values.get(node) for node in graph.rewritten.get(name, ())]
+    expected = graph.expected
+    writers = graph.rewritten.get(name, ()) if expected is not None else ()
+    later = [expected.value(node) for node in writers if expected is not None]
     return any(
         isinstance(item, torch.Tensor)
         and (item.numel(), item.dtype) == (value.numel(), value.dtype)
@@ -500,13 +528,13 @@ class LiveBuffers:
         # An operator may give several tensors at once: then it has read what it reads, too.
         self._seen.update(reported)
         buffers = {name: value for name, value in reported.items() if is_plain(value)}
-        self._kept = {name: kept for name, kept in self._kept.items() if self._is_needed(name)}
+        self._kept = {name: kept for name, kept in self._kept.items() if self.is_needed(name)}
         for name, kept in self._kept.items():
             if not _holds(kept.value, kept.copy):
                 self._kept = {}  # Later kernels read a wrong value.
                 return self._divergence(kernel, name, kept, buffers)
         for name, value in buffers.items():
-            if name not in self._kept and self._is_needed(name) and self._has_room_for(value):
+            if name not in self._kept and self.is_needed(name) and self._has_room_for(value):
                 copy = self.graph.checked.get(name)
                 self._kept[name] = _Kept(kernel, value, value.clone() if copy is None else copy)
         return None
@@ -516,7 +544,7 @@ class LiveBuffers:
         kept = sum(item.value.nbytes for item in self._kept.values())
         return kept + value.nbytes <= _MOST_BYTES
 
-    def _is_needed(self, name: str) -> bool:
+    def is_needed(self, name: str) -> bool:
         """Check whether a read-only use of the buffer has yet to run."""
         made_from_it = self.graph.readers.get(name, set()) & {*self.reported}
         return name not in self.graph.rewritten and not made_from_it <= self._seen

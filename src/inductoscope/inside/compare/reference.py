@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_map_only
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from inductoscope.inside.compare.values import (
     Outcome,
@@ -33,6 +33,9 @@ from inductoscope.inside.compare.values import (
 SAMPLES = 3
 # If one sample explains a difference, more are not needed, and each is slow.
 FEW_SAMPLES_FIRST = (1, SAMPLES)
+
+# Roundings, of which a value may have seen so many without a known order.
+_SOME_STEPS = 8
 
 _LOW = {torch.float32, torch.float16, torch.bfloat16}
 _UNINITIALISED = ("empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided")
@@ -121,6 +124,25 @@ def _widened(value: torch.Tensor) -> torch.Tensor:
     return value.double() if value.dtype in _LOW else value
 
 
+class LazyFloat64(Float64):
+    """A dispatch mode like `Float64`, in which inputs of any precision are widened at each use.
+
+    So no second set of inputs is kept. What the function writes to has to be in float64 already.
+    """
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if is_view_operation(func):
+            return func(*args, **(kwargs or {}))
+        given = tree_map_only(torch.Tensor, _widened, (args, kwargs or {}))
+        return super().__torch_dispatch__(func, types, *given)
+
+
+def is_view_operation(func: Any) -> bool:
+    """Check whether an operation returns a view, and writes nothing."""
+    found = [item.alias_info for item in (*func._schema.arguments, *func._schema.returns)]
+    return any(found) and not any(item is not None and item.is_write for item in found)
+
+
 @dataclass(frozen=True)
 class _Result:
     """One result of an operation, with its index among several results."""
@@ -163,6 +185,13 @@ class PerturbedRounding(TorchDispatchMode):
                 for number, (value, wide) in enumerate(zip(result, exacts, strict=False))
             )
         return self._perturbed(_Result(func, args, result), exact)
+
+    def moved(self, value: Any) -> Any:
+        """Return a value as operations in another order may have rounded it."""
+        if not isinstance(value, torch.Tensor) or value.dtype not in _LOW:
+            return value
+        change = value.abs().float() * (_SOME_STEPS * torch.finfo(value.dtype).eps)
+        return change.mul_(self._random(value)).add_(value).to(value.dtype)
 
     def _filled(self, value: Any) -> Any:
         """Fill uninitialised memory, so that results that depend on it are not judged.
@@ -225,6 +254,107 @@ class UsualRounding(PerturbedRounding):
             return magnitude
         eps = torch.finfo(torch.float32).eps
         return _at_least_tf32(magnitude.maximum(_size_of_sum(result) * eps), result)
+
+
+# --- the same for tensors so large that float64, and a second tensor of random numbers, may not fit
+
+# Elements of all arguments beyond which an operation is perturbed in tiles, and of one tile.
+_MANY, TILE = 1 << 24, 1 << 22
+# Operations whose results are among their arguments.
+_SELECTIONS = {
+    "relu", "clamp", "clamp_min", "clamp_max", "where", "embedding", "index", "index_select",
+    "gather", "cat", "stack", "max", "min", "maximum", "minimum", "amax", "amin", "masked_fill",
+    "constant_pad_nd", "clone", "neg", "abs", "floor", "ceil", "round", "sign", "roll", "flip",
+    "repeat", "tril", "triu", "sort", "topk", "max_pool2d_with_indices", "zeros_like",
+    "ones_like", "full_like", "fill", "scatter", "slice_backward", "select_backward",
+    "split_with_sizes_copy", "threshold_backward",
+}  # fmt: skip
+
+
+class RoundingInTiles(PerturbedRounding):
+    """A dispatch mode that perturbs the results on large arguments in place, tile by tile.
+
+    How large the terms of a sum are is computed in the sum's own precision.
+    """
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = _name(func)
+        if _aliases(func) or name in _UNINITIALISED or _elements_of(args) < _MANY:
+            return super().__torch_dispatch__(func, types, args, kwargs)
+        result, is_random = result_and_drawing(func, args, kwargs or {})
+        if not is_random and name not in _SELECTIONS:
+            for number, value in enumerate(
+                result if isinstance(result, (tuple, list)) else [result]
+            ):
+                if isinstance(value, torch.Tensor) and value.dtype in _LOW:
+                    self._perturb(_Result(func, args, value, number))
+        return result
+
+    def _perturb(self, result: _Result) -> None:
+        value, factor = result.value, _share_of_sum(result)
+        size = _size_in_own_precision(result) if factor else None
+        eps = torch.finfo(value.dtype).eps
+        for place in tiles(value):
+            part = place.of(value)
+            magnitude = part.abs().float() * eps
+            if size is not None:
+                magnitude = magnitude.maximum(place.of(size).abs().float() * factor)
+            change = magnitude.nan_to_num_(0.0, 0.0, 0.0).mul_(self._random(part)).mul_(self._by)
+            part.copy_(change.add_(part))
+
+
+def _elements_of(args: Any) -> int:
+    return sum(leaf.numel() for leaf in tree_leaves(args) if isinstance(leaf, torch.Tensor))
+
+
+def _share_of_sum(result: _Result) -> float:
+    """Return the possible error of a sum as a part of the size of its terms; 0 if it is no sum."""
+    name, value = _name(result.func), result.value
+    if name not in _SUMS:
+        return 0.0
+    share = float(torch.finfo(value.dtype).eps * _terms(result.args, value) ** (1 / 3))
+    is_bias = _is_backward(result) and result.number == _GRAD_BIAS
+    if not is_bias and may_use_tf32(name, value):
+        share = max(share, 2 * _TF32 / max(_terms_of_product(result), 1.0) ** 0.5)
+    return share
+
+
+def _size_in_own_precision(result: _Result) -> torch.Tensor | None:
+    try:
+        sizes = tree_map_only(
+            torch.Tensor,
+            lambda value: value.detach().abs() if value.is_floating_point() else value,
+            result.args,
+        )
+        found = result.func(*sizes)
+        found = found[result.number] if isinstance(found, (tuple, list)) else found
+    except Exception:
+        return None
+    is_alike = isinstance(found, torch.Tensor) and found.shape == result.value.shape
+    return found if is_alike else None
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A part of a tensor, along one of its dimensions; the whole one if it has none."""
+
+    dim: int
+    start: int
+    length: int
+
+    def of(self, value: torch.Tensor) -> torch.Tensor:
+        return value.narrow(self.dim, self.start, self.length) if value.dim() else value
+
+
+def tiles(value: torch.Tensor) -> Iterator[Tile]:
+    """Yield the tiles of a tensor, along its longest dimension."""
+    if not value.dim():
+        yield Tile(0, 0, 1)
+        return
+    length, dim = max((size, -dim) for dim, size in enumerate(value.shape))
+    step = max(1, length * TILE // max(value.numel(), 1))
+    for start in range(0, length, step):
+        yield Tile(-dim, start, min(step, length - start))
 
 
 def _exact(func: Any, args: Any, kwargs: Any) -> Any:

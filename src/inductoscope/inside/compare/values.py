@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch.autograd.graph import get_gradient_edge
 from torch.fx import GraphModule, Interpreter, Node
 from torch.fx.node import map_arg
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
@@ -50,6 +51,28 @@ def copy_values(
     for number in sorted(range(len(values)), key=lambda n: _is_view_of(values[n], values)):
         copies[number] = _copy(values[number], made, dtype)
     return [copies[number] for number in range(len(values))]
+
+
+def shared_copies(
+    values: Sequence[Any], written: Collection[int], *, dtype: torch.dtype | None = None
+) -> list[Any]:
+    """Copy the values with these numbers; the others share memory with the originals."""
+    own = copy_values([v if n in written else None for n, v in enumerate(values)], dtype=dtype)
+    return [own[n] if n in written else _shared(value) for n, value in enumerate(values)]
+
+
+def _shared(value: Any) -> Any:
+    if not isinstance(value, torch.Tensor):
+        return value
+    return value.detach().requires_grad_(value.requires_grad)
+
+
+def memory_of(value: torch.Tensor) -> Any:
+    """Return what identifies a tensor's storage."""
+    try:
+        return value.untyped_storage()._cdata
+    except (RuntimeError, NotImplementedError):  # Some subclasses have no storage.
+        return id(value)
 
 
 @dataclass(frozen=True)
@@ -139,13 +162,13 @@ class Outcome:
 
     def named_values(self) -> Iterator[tuple[str, Any]]:
         for number, value in enumerate(self.outputs):
-            yield f"output {number}", value
+            yield output_name(number), value
         for number, value in enumerate(self.gradients):
             if value is not None:
-                yield f"gradient of input {number}", value
+                yield gradient_name(number), value
         for number, value in enumerate(self.inputs):
             if isinstance(value, torch.Tensor):
-                yield f"input {number} after the call", value
+                yield input_name(number), value
 
 
 def run(
@@ -157,27 +180,49 @@ def run(
     mode: contextlib.AbstractContextManager[Any] | None = None,
     keeps_graph: bool = False,
     copy: Callable[[Sequence[Any]], list[Any]] = copy_values,
+    keep: Callable[[str, Any], Any] | None = None,
 ) -> Outcome:
     """Call `function` on copies of the inputs, and restore the random generators.
 
     `mode` is active only during the call and the backward pass. `copy` replaces `copy_values`
-    unless a `dtype` is given.
+    unless a `dtype` is given. `keep` gets each value with its name as soon as it is known, and
+    returns what the outcome holds of it, so that all of them need not fit into memory.
     """
     copies = copy(inputs) if dtype is None else copy_values(inputs, dtype=dtype)
+    kept = keep or (lambda name, value: value)
     with same_generators(), same_transforms():
         started = time.perf_counter()
         with mode or contextlib.nullcontext():
             outputs = tuple(tree_leaves(function(*copies)))
-        gradients = _gradients(outputs, copies, mode, keeps_graph) if backward else ()
+        sharing = _sharing(outputs, copies)
+        same = tuple(_first_same(outputs, number) for number in range(len(outputs)))
+        ends = _Ends.of(outputs) if backward else None
+        results = tuple(
+            kept(output_name(number), _detached(value)) for number, value in enumerate(outputs)
+        )
+        del outputs
+        gradients = () if ends is None else _gradients(ends, copies, mode, keeps_graph, keep)
         seconds = time.perf_counter() - started
     return Outcome(
-        tuple(_detached(value) for value in outputs),
+        results,
         tuple(_detached(value) for value in gradients),
-        tuple(_detached(value) for value in copies),
-        _sharing(outputs, copies),
-        tuple(_first_same(outputs, number) for number in range(len(outputs))),
+        tuple(kept(input_name(number), _detached(value)) for number, value in enumerate(copies)),
+        sharing,
+        same,
         seconds,
     )
+
+
+def output_name(number: int) -> str:
+    return f"output {number}"
+
+
+def gradient_name(number: int) -> str:
+    return f"gradient of input {number}"
+
+
+def input_name(number: int) -> str:
+    return f"input {number} after the call"
 
 
 def _first_same(outputs: Sequence[Any], number: int) -> int:
@@ -236,32 +281,92 @@ def _detached(value: Any) -> Any:
     return value.detach() if isinstance(value, torch.Tensor) else value
 
 
+@dataclass(frozen=True)
+class _Ends:
+    """The outputs that a backward pass starts from, without the others.
+
+    A detached output may be released before: its part of the graph holds what the pass needs.
+    """
+
+    edges: tuple[Any, ...]
+    cotangents: tuple[torch.Tensor, ...]
+
+    @classmethod
+    def of(cls, outputs: Sequence[Any]) -> _Ends:
+        ends = [out for out in outputs if isinstance(out, torch.Tensor) and out.requires_grad]
+        generator = torch.Generator().manual_seed(_SEED_OF_COTANGENTS)
+        cotangents = tuple(_cotangent(end, generator) for end in ends)
+        return cls(tuple(get_gradient_edge(end) for end in ends), cotangents)
+
+
 def _gradients(
-    outputs: Sequence[Any], inputs: Sequence[Any], mode: Any, keeps_graph: bool
+    ends: _Ends, inputs: Sequence[Any], mode: Any, keeps_graph: bool, keep: Any
 ) -> tuple[torch.Tensor | None, ...]:
     """Compute gradients for fixed random cotangents: one per input, None without gradient."""
-    ends = [out for out in outputs if isinstance(out, torch.Tensor) and out.requires_grad]
     leaves = {
         number: value
         for number, value in enumerate(inputs)
         if isinstance(value, torch.Tensor) and value.requires_grad
     }
-    if not ends or not leaves:
+    if not ends.edges or not leaves:
         return ()
-    generator = torch.Generator().manual_seed(_SEED_OF_COTANGENTS)
-    cotangents = [_cotangent(end, generator) for end in ends]
     with mode or contextlib.nullcontext():
-        found = torch.autograd.grad(
-            ends, list(leaves.values()), cotangents, retain_graph=keeps_graph, allow_unused=True
+        if keep is not None and all(leaf.is_leaf for leaf in leaves.values()):
+            found = _gradients_one_by_one(ends, leaves, keeps_graph, keep)
+        else:
+            given = torch.autograd.grad(
+                ends.edges,
+                list(leaves.values()),
+                ends.cotangents,
+                retain_graph=keeps_graph,
+                allow_unused=True,
+            )
+            found = dict(zip(leaves, given, strict=True))
+            if keep is not None:
+                found = {n: v if v is None else keep(gradient_name(n), v) for n, v in found.items()}
+    return tuple(found.get(number) for number in range(len(inputs)))
+
+
+def _gradients_one_by_one(
+    ends: _Ends, leaves: Mapping[int, torch.Tensor], keeps_graph: bool, keep: Any
+) -> dict[int, torch.Tensor | None]:
+    """Compute gradients, each of which is released once it is known and `keep` has seen it."""
+    found: dict[int, torch.Tensor | None] = {}
+
+    def hook_of(number: int) -> Callable[[torch.Tensor], None]:
+        def hook(leaf: torch.Tensor) -> None:
+            gradient, leaf.grad = leaf.grad, None
+            with _disable_current_modes():
+                found[number] = None if gradient is None else keep(gradient_name(number), gradient)
+
+        return hook
+
+    handles = [
+        leaf.register_post_accumulate_grad_hook(hook_of(number)) for number, leaf in leaves.items()
+    ]
+    try:
+        torch.autograd.backward(
+            ends.edges, ends.cotangents, retain_graph=keeps_graph, inputs=list(leaves.values())
         )
-    by_number = dict(zip(leaves, found, strict=True))
-    return tuple(by_number.get(number) for number in range(len(inputs)))
+    finally:
+        for handle in handles:
+            handle.remove()
+    return found
+
+
+# Beyond so many elements, random numbers repeat, with a period that no shape has.
+_MOST_COTANGENTS, _PERIOD = 1 << 24, 1_000_003
 
 
 def _cotangent(end: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    count = end.numel()
+    shape = end.shape if count <= _MOST_COTANGENTS else (_PERIOD,)
     # Rounded to bfloat16, so that every precision gets the same numbers.
-    values = torch.randn(end.shape, generator=generator, dtype=torch.float64, device="cpu")
-    return values.bfloat16().to(end.dtype).to(end.device)
+    values = torch.randn(shape, generator=generator, dtype=torch.float64, device="cpu")
+    made = values.bfloat16().to(end.dtype).to(end.device)
+    if count <= _MOST_COTANGENTS:
+        return made
+    return made.repeat(-(-count // _PERIOD))[:count].reshape(end.shape)
 
 
 def _sharing(outputs: Sequence[Any], inputs: Sequence[Any]) -> tuple[tuple[str, ...], ...]:

@@ -29,6 +29,12 @@ from inductoscope.inside.compare.graphs import (
     uninitialised_allocation,
 )
 from inductoscope.inside.compare.kernels import KEPT_WRAPPERS
+from inductoscope.inside.compare.large_calls import (
+    LargeCall,
+    in_mebibytes,
+    is_lack_of_memory,
+    written_inputs,
+)
 from inductoscope.inside.compare.reference import (
     Case,
     with_other_random_numbers,
@@ -37,7 +43,6 @@ from inductoscope.inside.compare.reference import (
 from inductoscope.inside.compare.values import copy_values, needs_backward, size_in_bytes
 from inductoscope.inside.doctor.checked_function import has_returned_in_eager
 from inductoscope.inside.doctor.compile_conditions import (
-    has_room_for_copies,
     how_compiled,
     is_compilers_own,
     is_traced,
@@ -47,16 +52,20 @@ from inductoscope.inside.doctor.compile_conditions import (
 from inductoscope.inside.doctor.further_checks import (
     CallTrial,
     FailingCandidate,
-    compared_in_fork,
     failure_in_filled_memory,
-    failure_of_smaller,
     failure_with_inductor_random_numbers,
     hidden_fault,
     try_call,
     try_refused_call,
 )
+from inductoscope.inside.doctor.large_checks import LargeGraph, death_in_fork
 from inductoscope.inside.doctor.program_copy import program_copy
 from inductoscope.inside.hooks.dynamo import record_captured_graph
+from inductoscope.inside.memory_budget import (
+    give_back,
+    has_room_for_copies,
+    has_room_in_main_memory,
+)
 from inductoscope.inside.observe import current_compile_id, record_error
 from inductoscope.inside.program_settings import MarkedSize, backend_of
 from inductoscope.inside.scope import SCOPE
@@ -166,6 +175,8 @@ class CheckedGraph:
 
     def __post_init__(self) -> None:
         self._notes = CallNotes(self.compile_id)
+        # How far rounding moves the results of a large call.
+        self._known_noise: dict[str, float] = {}
 
     def hold_back(self, error: BaseException) -> None:
         """Keep an exception of the compiler until the graph is called."""
@@ -214,7 +225,7 @@ class CheckedGraph:
             if self.calls > self.instructions.calls:
                 if self.calls == self.instructions.calls + 1:
                     SCOPE.emit(CallsUnchecked(compile=self.compile_id))
-            elif not has_room_for_copies(arguments):
+            elif not has_room_for_copies(arguments, self.module):
                 self._check_large(arguments, self.compiled)
             else:
                 self._check_beside_eager(arguments, self.compiled)
@@ -302,13 +313,17 @@ class CheckedGraph:
         """Whether to examine a call closely: only the first one, on inputs that are admitted."""
         return self.calls == 1 and not self.outside and self.instructions.investigate
 
+    @property
+    def _is_fresh(self) -> bool:
+        """Whether the graph was compiled by Inductor in this process, and is worth a look."""
+        return self._is_worth_a_look and not self.backend and not self.flow
+
     def _hidden_failures(
         self, case: Case, compiled: Callable[..., Any], comparison: EagerComparison
     ) -> Iterator[FailingCandidate]:
         """Yield failures of the same graph under other conditions, the cheapest check first."""
         inputs = tuple(case.inputs)
-        # A fresh graph was compiled by Inductor in this process.
-        is_fresh = self._is_worth_a_look and not self.backend and not self.flow
+        is_fresh = self._is_fresh
         if is_fresh and self.first is not None and can_fork():
             whole = self.instructions.random_in_whole_graphs
             own = self._candidate(inputs)
@@ -333,22 +348,73 @@ class CheckedGraph:
                 if failure is not None:
                     yield FailingCandidate(candidate, failure, other_size=found.wrong.text)
 
+    # --- a call whose tensors are too large to copy -------------------------------------------
+
     def _check_large(self, arguments: tuple[Any, ...], compiled: Callable[..., Any]) -> None:
-        """Check inputs that do not fit into memory twice, in a fork and without copies."""
-        size = f"its inputs are {size_in_bytes(arguments) >> 20} MiB, too large to copy"
-        if not can_fork():
-            self._notes.checked(self.calls, "skipped", size)
+        """Check a call on the program's own tensors; a lack of memory is no failure."""
+        size = f"its inputs are {in_mebibytes(size_in_bytes(arguments))}"
+        written = written_inputs(self.module, arguments)
+        if written is None:
+            text = f"{size}, too large to copy, and which of them it writes to is not known"
+            self._notes.checked(self.calls, "skipped", text)
             return
-        said = compared_in_fork(self.module, compiled, arguments)
-        if said == "":
-            text = f"{size}; only outputs were compared; they are close to eager"
-            self._notes.checked(self.calls, "right", text)
+        backward = needs_backward(arguments)
+        call = LargeCall(self.module, arguments, written, backward, self._known_noise)
+        try:
+            if not has_room_in_main_memory(call.kept_bytes):
+                raise MemoryError
+            self._compare_large(call, compiled)
+        except Exception as error:
+            if not is_lack_of_memory(error):
+                raise
+            kept = in_mebibytes(call.kept_bytes)
+            text = f"{size}; eager's results, {kept}, or its own memory did not fit beside them"
+            self._notes.checked(self.calls, "skipped", text)
+        finally:
+            give_back()
+
+    def _compare_large(self, call: LargeCall, compiled: Callable[..., Any]) -> None:
+        with self._notes.calling(self.calls):
+            if call.error_in_eager is not None:
+                self._notes.checked(self.calls, "eager-fails", described(call.error_in_eager))
+                return
+            SCOPE.emit(EagerReturned(seconds=round(call.eager.seconds, 3)))
+            is_suspect = self._is_worth_a_look and not self.backend and can_fork_alone()
+            death = death_in_fork(call, compiled) if is_suspect else None
+            if death is not None:
+                self._start_search(death, tuple(call.arguments))
+            called = call.beside_eager(compiled)
+        if called.error is not None:
+            at_run = self.failure_at_run(called.error)
+            self._stop_if_device_is_lost(at_run, called.error)
+            self._start_search(at_run, tuple(call.arguments))
+        comparison = called.comparison
+        if comparison is None:
             return
-        smaller = failure_of_smaller(self._candidate(arguments, is_large=True))
-        if smaller is None:
-            self._notes.checked(self.calls, "skipped", f"{size}; {said}")
-        else:
-            self._start_search(smaller.failure, smaller.candidate.inputs, smaller)
+        self._notes.took(call.eager.seconds, called.seconds)
+        self._notes.differences(self.calls, comparison)
+        failure = failure_of_comparison(comparison)
+        if failure is not None or (comparison.is_within_rounding and self._is_fresh):
+            self._search_large(call, compiled, failure)
+        if failure is None:
+            self._notes.compared(self.calls, comparison, self.module, call.how)
+
+    def _search_large(
+        self, call: LargeCall, compiled: Callable[..., Any], failure: Failure | None
+    ) -> None:
+        """Cut the graph to a part that is wrong alone, and search there."""
+        whole = self._candidate(tuple(call.arguments))
+        large = LargeGraph(whole, call.written, compiled, self.folder)
+        location = large.first_wrong_kernel()
+        part = large.failing_part(location) if failure is not None or location.kernel else None
+        if part is not None:
+            text = failure.text if failure is not None else location.text
+            shown = replace(part.failure, text=text, texts=(), where=(), values=())
+            self._start_search(shown, part.candidate.inputs, replace(part, failure=shown))
+        elif failure is not None:
+            self._start_search(failure, whole.inputs)
+        elif location.kernel:
+            self._notes.difference(self.calls, "value", location.kernel, location.text)
 
     # --- to the search ------------------------------------------------------------------------
 
@@ -414,12 +480,14 @@ class CheckedGraph:
 
         return call_to_investigate(self._candidate(arguments), self.instructions, self.folder)
 
-    def _candidate(self, arguments: tuple[Any, ...], *, is_large: bool = False) -> Candidate:
+    def _candidate(self, arguments: tuple[Any, ...]) -> Candidate:
         has_sizes = any(type(value) is int for value in arguments)
+        # A failure ends the program, so that large inputs need no copies: nobody changes them.
+        is_small = has_room_for_copies(arguments, self.module)
         return Candidate(
             # The copy is new, as Dynamo skips code that was created while it was compiling.
             snapshot(self.module),
-            arguments if is_large else tuple(copy_values(arguments)),
+            tuple(copy_values(arguments)) if is_small else arguments,
             backward=needs_backward(arguments) and self._trial.wrong_forward is None,
             dynamic=True if self.dynamic is None and has_sizes else self.dynamic,
             options=self.options,
@@ -466,14 +534,16 @@ class CallNotes:
         )
         SCOPE.emit(event)
 
-    def compared(self, call: int, comparison: EagerComparison, module: GraphModule) -> None:
+    def compared(
+        self, call: int, comparison: EagerComparison, module: GraphModule, how: str = ""
+    ) -> None:
         """Record a call that is not wrong: right, within rounding, or unsteady in eager."""
         if not comparison.explained:
             exact = "" if comparison.is_exact else ", not equal to the last bit"
-            text = f"{comparison.values} values{exact}"
+            text = f"{comparison.values} values{exact}{how}"
             self.checked(call, "right", text, is_exact=comparison.is_exact)
             return
-        texts = "; ".join(item.text for item in comparison.explained[:4])
+        texts = "; ".join(item.text for item in comparison.explained[:4]) + how
         if comparison.is_within_rounding:
             self.checked(call, "within-rounding", texts)
         else:

@@ -1,4 +1,4 @@
-"""Conditions for checking calls of a graph: its backend, its options, room for copies."""
+"""Conditions for checking calls of a graph: its backend, its options, whether it is traced."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ from typing import Any
 
 import torch
 
-from inductoscope.inside.compare.values import size_in_bytes
 from inductoscope.inside.program_settings import backend_of
-from inductoscope.processes.status import free_memory
 
 
 def is_compilers_own(error: BaseException) -> bool:
@@ -63,33 +61,8 @@ def no_cuda_graphs(backend: Any) -> Iterator[None]:
             backend.config = before
 
 
-# --------------------------------------------------------------------------------------------------
-# Conditions for repeating a call of the program: real tensors, and room for copies.
-
-
-# A check needs several copies of the inputs; the program itself needs memory, too.
-_COPIES = 4
-_PART_OF_MEMORY = 0.25
-
-
 def is_traced(arguments: Sequence[Any]) -> bool:
     """Check whether the call is being traced, with tensors that have no data."""
     from torch._subclasses.fake_tensor import FakeTensor
 
     return torch.compiler.is_compiling() or any(isinstance(a, FakeTensor) for a in arguments)
-
-
-def has_room_for_copies(arguments: Sequence[Any]) -> bool:
-    needed = _COPIES * size_in_bytes(arguments)
-    return needed <= _PART_OF_MEMORY * _free_memory_for(arguments)
-
-
-def _free_memory_for(values: Sequence[Any]) -> int:
-    """Return the free bytes of main memory, or of a GPU in use if that has less."""
-    free = [free_memory()]
-    devices = {value.device for value in values if isinstance(value, torch.Tensor)}
-    for device in devices:
-        if device.type == "cuda":
-            kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-            free.append(torch.cuda.mem_get_info(device)[0] + kept)
-    return min(free)

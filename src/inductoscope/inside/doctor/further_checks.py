@@ -12,11 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.fx import GraphModule
-from torch.utils._pytree import tree_leaves
 
 from inductoscope.doctor.failure import ERROR, NAN, WRONG, Failure, Location
-from inductoscope.inside.compare.bug_or_rounding import described, is_close, judge, same_values
+from inductoscope.inside.compare.bug_or_rounding import described, judge, same_values
 from inductoscope.inside.compare.graphs import as_function
 from inductoscope.inside.compare.guarded_memory import GuardedMemory
 from inductoscope.inside.compare.kernels import KEPT_WRAPPERS
@@ -47,7 +45,6 @@ from inductoscope.inside.search.location import (
 from inductoscope.inside.search.memory_evidence import of_changed_memory
 from inductoscope.inside.search.oracle import Oracle, examine
 from inductoscope.inside.search.placement import placed
-from inductoscope.inside.search.shrink import all_resized
 from inductoscope.inside.search.subgraph import record_values, subgraph
 from inductoscope.torch_facts.messages import device_error
 
@@ -196,57 +193,6 @@ def _in_filled_memory(case: Case, compiled: Callable[..., Any]) -> Outcome:
     memory = GuardedMemory()
     with memory.active_in([wrapper.module for wrapper in KEPT_WRAPPERS.wrappers]):
         return run(compiled, case.inputs, backward=case.backward, copy=memory.copies)
-
-
-# --- Checks a call whose inputs are too large to copy ---------------------------------------------
-#
-# The call is made in a fork, which shares memory with its parent until something is written. What
-# is not close to eager may still be rounding: only a smaller call, judged in full, can tell.
-
-_SECONDS_LARGE = 300.0
-# Sizes to which every larger dimension is cut.
-_SIZES = (33, 257, 2049)
-
-
-def compared_in_fork(
-    module: GraphModule, compiled: Callable[..., Any], arguments: tuple[Any, ...]
-) -> str:
-    """Describe how the compiled outputs differ from eager's; "" if they are close."""
-
-    def work() -> str:
-        with torch.no_grad():
-            before = _versions(arguments)
-            eager = tree_leaves(module(*arguments))
-            if _versions(arguments) != before:
-                return "it mutates its inputs, so it cannot be called twice"
-            outputs = tree_leaves(compiled(*arguments))
-        for number, (one, two) in enumerate(zip(eager, outputs, strict=True)):
-            form = [(v.dtype, v.shape) for v in (one, two) if isinstance(v, torch.Tensor)]
-            if len({*form}) > 1:
-                return f"output {number} has a different type or shape from eager"
-            if not is_close(one, two):
-                return f"output {number} is not close to eager"
-        return ""
-
-    answer = Forks(workers=1, seconds=_SECONDS_LARGE).ask(work)
-    if answer.is_done:
-        return str(answer.result)
-    return f"it failed: {answer.error.strip().splitlines()[-1]}" if answer.error else "it died"
-
-
-def _versions(arguments: tuple[Any, ...]) -> list[int]:
-    return [value._version for value in arguments if isinstance(value, torch.Tensor)]
-
-
-def failure_of_smaller(candidate: Candidate) -> FailingCandidate | None:
-    """Return the same graph on smaller inputs, if it is wrong there too."""
-    oracle = Oracle(Forks(seconds=_SECONDS_LARGE))
-    for size in _SIZES:
-        smaller = all_resized(candidate, size)
-        failure = None if smaller is None else oracle.failure(smaller)
-        if smaller is not None and failure is not None and failure.kind in (WRONG, NAN):
-            return FailingCandidate(smaller, failure, f"with no dimension larger than {size}")
-    return None
 
 
 # --- Checks a graph that draws random numbers the way it is compiled without this tool ------------

@@ -226,7 +226,7 @@ def _in_compile(candidate: Candidate, aspect: str, closely: bool) -> Location:
     for graph in kernels.graphs if aspect in ("dtype", "shape", "stride") else ():
         if (place := _at_declaration(graph)).is_known:
             return place
-    if not any(graph.checked for graph in kernels.graphs):
+    if not any(graph.reported for graph in kernels.graphs):
         return Location(text="the compiled code did not report its buffers")
     text = "every buffer equals its node, but the outputs of the graph differ"
     return Location(text=text, graphs_are_right=True)
@@ -237,10 +237,9 @@ def _at_declaration(graph: WatchedGraph) -> Location:
 
     Inductor relies on the meta function.
     """
-    values = graph.expected.eager if graph.expected is not None else {}
     for node in graph.module.graph.nodes:
         meta: Any = node.meta.get("val")
-        given: Any = values.get(node.name)
+        given: Any = None if graph.expected is None else graph.expected.value(node.name)
         if node.op != "call_function" or not isinstance(meta, torch.Tensor) or not is_plain(given):
             continue
         if meta.dtype == given.dtype and strides_that_matter(meta) == strides_that_matter(given):
@@ -347,12 +346,17 @@ def work_on_own_kernels(candidate: Candidate) -> Work | None:
 
 
 def first_wrong_own_kernel(
-    candidate: Candidate, function: Callable[..., Any], *, closely: bool = False
+    candidate: Candidate,
+    function: Callable[..., Any],
+    *,
+    closely: bool = False,
+    shared: Callable[[Sequence[Any]], list[Any]] | None = None,
 ) -> Location:
     """In a fork, find the first kernel that differs from eager in one more call.
 
     The location is unknown if no kernel differs. Nothing is compiled, unless the wrapper is C++.
-    `closely` also compiles each operation of a wrong kernel on its own.
+    `closely` also compiles each operation of a wrong kernel on its own. If all values of the graph
+    may not fit into memory, `shared` copies only inputs that are written to.
     """
     found: list[tuple[Location, KernelDivergence]] = []
     own = {node.name for node in candidate.operations}
@@ -365,9 +369,11 @@ def first_wrong_own_kernel(
         found.append((location_at_kernel(divergence, in_candidate), divergence))
         raise EnoughSeen
 
-    with KernelWatch(on_divergence=keep).watching_loaded(KEPT_WRAPPERS.wrappers):
+    watch = KernelWatch(on_divergence=keep, in_step=shared is not None)
+    with watch.watching_loaded(KEPT_WRAPPERS.wrappers):
         try:
-            run(function, candidate.inputs, backward=candidate.backward)
+            copy = shared or copy_values
+            run(function, candidate.inputs, backward=candidate.backward, copy=copy)
         except Exception:
             if not found:
                 raise
@@ -535,7 +541,7 @@ def lowering_or_codegen(found: KernelDivergence) -> tuple[str, str]:
     if strides := _other_strides(found):
         return stages.WRAPPER, f"{how}; {strides}"
     expected = found.graph.expected
-    eager = expected.eager.get(found.node) if expected is not None else None
+    eager = expected.value(found.node) if expected is not None else None
     if isinstance(eager, torch.Tensor):
         values = [_loop_body_value(found, widened) for widened in (False, True)]
         known = [each for each in values if each is not None]
@@ -558,7 +564,7 @@ def _gets_other_inputs(found: KernelDivergence) -> bool:
     known = _known_buffers(found)
     if expected is None or found.node not in nodes:
         return False
-    asked = [expected.eager.get(node.name) for node in nodes[found.node].all_input_nodes]
+    asked = [expected.value(node.name) for node in nodes[found.node].all_input_nodes]
     try:
         given = [_laid_out(known[item.get_name()], item.get_layout()) for item in buffer.inputs]
     except (AttributeError, KeyError, NotImplementedError, RuntimeError, TypeError):

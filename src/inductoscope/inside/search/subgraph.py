@@ -16,7 +16,14 @@ from torch.fx import Graph, GraphModule, Interpreter, Node
 from torch.fx.node import map_arg
 from torch.utils._pytree import tree_leaves, tree_map
 
-from inductoscope.inside.compare.values import copy_values, is_plain, same_transforms
+from inductoscope.inside.compare.values import (
+    copy_values,
+    is_plain,
+    memory_of,
+    same_generators,
+    same_transforms,
+    shared_copies,
+)
 from inductoscope.inside.search.candidate import (
     Candidate,
     is_operation,
@@ -66,6 +73,23 @@ def _in_this_process_or_a_fork(candidate: Candidate) -> RecordedGraph:
     return RecordedGraph(there, seen, made, raising=raising)
 
 
+def record_values_of(
+    candidate: Candidate, names: Collection[str], written: Collection[int]
+) -> RecordedGraph:
+    """Run the graph in eager on inputs that may be large, and record what these nodes read.
+
+    `written` are the inputs that the graph writes to; memory of the others is shared.
+    """
+    recorded = RecordedGraph(candidate)
+    inputs = shared_copies(candidate.inputs, written)
+    read_only = [v for n, v in enumerate(inputs) if n not in written]
+    memories = {memory_of(value) for value in read_only if isinstance(value, torch.Tensor)}
+    recorder = _ValueRecorder(candidate.module, recorded, frozenset(names), memories)
+    with torch.no_grad(), same_generators(), same_transforms():
+        recorder.run(*inputs, enable_io_processing=False)
+    return recorded
+
+
 def _record(candidate: Candidate) -> RecordedGraph:
     recorded = RecordedGraph(candidate)
     inputs = copy_values(candidate.inputs)
@@ -100,20 +124,31 @@ def _in_main_memory(candidate: Candidate) -> tuple[Any, Any, frozenset[str], str
 class _ValueRecorder(Interpreter):
     """An interpreter that copies a tensor for every version of it that a node reads."""
 
-    def __init__(self, module: GraphModule, recorded: RecordedGraph) -> None:
+    def __init__(
+        self,
+        module: GraphModule,
+        recorded: RecordedGraph,
+        wanted: Collection[str] | None = None,
+        shared: Collection[Any] = (),
+    ) -> None:
+        """Record what the wanted nodes read and make, or all do; shared memory is not copied."""
         super().__init__(module)
         self._recorded = recorded
+        self._wanted = wanted
+        self._shared = shared
         self._copies: dict[tuple[str, int], Any] = {}
         self.running = ""
 
     def run_node(self, n: Node) -> Any:
         self.running = n.name
-        for argument in n.all_input_nodes:
+        is_wanted = self._wanted is None or n.name in self._wanted or _unpacks(n, self._wanted)
+        for argument in n.all_input_nodes if is_wanted else ():
             if n.op != "output":
                 value = self._kept(argument.name, self.env[argument])
                 self._recorded.seen[n.name, argument.name] = value
         value = super().run_node(n)
-        self._recorded.made[n.name] = self._kept(n.name, value)
+        if is_wanted:
+            self._recorded.made[n.name] = self._kept(n.name, value)
         return value
 
     def _kept(self, name: str, value: Any) -> Any:
@@ -121,8 +156,13 @@ class _ValueRecorder(Interpreter):
             return value
         key = (name, value._version if is_plain(value) else 0)
         if key not in self._copies:
-            self._copies[key] = copy_values([value])[0]
+            is_shared = memory_of(value) in self._shared
+            self._copies[key] = value if is_shared else copy_values([value])[0]
         return self._copies[key]
+
+
+def _unpacks(node: Node, names: Collection[str]) -> bool:
+    return is_unpacking(node) and any(read.name in names for read in node.all_input_nodes)
 
 
 def subgraph(

@@ -19,11 +19,8 @@ from torch.utils._pytree import tree_leaves
 from inductoscope.doctor.alarm import GRAPH, INPUTS, KEPT, Alarm, write_alarm
 from inductoscope.doctor.sentinel_options import SentinelOptions
 from inductoscope.inside.compare.graphs import graph_code, snapshot
-from inductoscope.inside.doctor.compile_conditions import (
-    has_room_for_copies,
-    how_compiled,
-    is_traced,
-)
+from inductoscope.inside.doctor.compile_conditions import how_compiled, is_traced
+from inductoscope.inside.memory_budget import has_room_for_copies
 from inductoscope.inside.observe import current_compile_id
 from inductoscope.inside.repro.python_text import input_name
 from inductoscope.inside.scope import SCOPE, say

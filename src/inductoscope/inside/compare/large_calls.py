@@ -1,0 +1,450 @@
+"""Judges a call whose tensors are too large to copy: one value at a time, in tiles.
+
+Inputs that the graph only reads are shared by all runs: eager, compiled, and those with perturbed
+rounding. Eager's results wait in main memory. Every other result is compared with them as soon as
+it is known, and released. Only where a value differs most, tiles of it are kept; these are judged
+like any other value, against float64 and samples of rounding.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch.autograd.graph import saved_tensors_hooks
+from torch.fx import GraphModule
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from inductoscope.inside.compare.beside_eager import CallBesideEager
+from inductoscope.inside.compare.bug_or_rounding import (
+    FLOOR_NOISE,
+    FLOOR_STEPS,
+    WITHIN_ROUNDING,
+    EagerComparison,
+    OutputDifference,
+    comparison_of_metadata,
+    is_close,
+    judge_tensor,
+)
+from inductoscope.inside.compare.graphs import as_function, bytes_of
+from inductoscope.inside.compare.reference import LazyFloat64, RoundingInTiles, Tile, tiles
+from inductoscope.inside.compare.values import (
+    Outcome,
+    input_name,
+    is_plain,
+    memory_of,
+    run,
+    shared_copies,
+)
+from inductoscope.inside.search.candidate import writes_in_place
+
+# --- which inputs a graph writes to ---------------------------------------------------------------
+
+_OWN_KERNELS = ("triton_kernel_wrapper_mutation", "triton_kernel_wrapper_functional")
+
+
+def written_inputs(module: GraphModule, arguments: Sequence[Any]) -> frozenset[int] | None:
+    """Return the numbers of the inputs whose memory the graph writes to; None if it is unknown.
+
+    The graph runs on fake tensors, and every operation says in its schema what it writes to.
+    """
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    try:
+        with mode:
+            fakes = [mode.from_tensor(v) if isinstance(v, torch.Tensor) else v for v in arguments]
+            with _Writes() as writes:
+                as_function(module)(*fakes)
+    except Exception:
+        return None
+    written = {
+        memory_of(value)
+        for value, fake in zip(arguments, fakes, strict=True)
+        if isinstance(fake, torch.Tensor) and memory_of(fake) in writes.memories
+    }
+    given = enumerate(arguments)
+    return frozenset(n for n, v in given if isinstance(v, torch.Tensor) and memory_of(v) in written)
+
+
+class _Writes(TorchDispatchMode):
+    """A dispatch mode that notes the memory to which operations write."""
+
+    supports_higher_order_operators = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.memories: set[Any] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if isinstance(func, torch._ops.HigherOrderOperator):
+            if func.name() in _OWN_KERNELS or _has_writing_graph(args):
+                self._note((args, kwargs))
+            return func(*args, **kwargs)
+        for number, argument in enumerate(func._schema.arguments):
+            if argument.alias_info is not None and argument.alias_info.is_write:
+                self._note(args[number] if number < len(args) else kwargs.get(argument.name))
+        return func(*args, **kwargs)
+
+    def _note(self, given: Any) -> None:
+        self.memories |= {memory_of(v) for v in tree_leaves(given) if isinstance(v, torch.Tensor)}
+
+
+def _has_writing_graph(given: Any) -> bool:
+    graphs = [leaf.graph for leaf in tree_leaves(given) if isinstance(leaf, GraphModule)]
+    return any(writes_in_place(node) for graph in graphs for node in graph.nodes)
+
+
+# --- one value, compared in tiles -----------------------------------------------------------------
+
+_MOST_TILES = 3
+
+
+@dataclass
+class _Seen:
+    """How far the compiled value and samples of rounding are from eager's, which is kept."""
+
+    eager: torch.Tensor
+    is_close: bool = True
+    is_exact: bool = True
+    # The largest distance beyond a few units in the last place; infinite if it is no number.
+    excess: float = 0.0
+    largest: float = 0.0
+    noise: float = 0.0
+    # The worst tiles of the compiled value, each with its excess, and the same tiles of samples.
+    worst: list[tuple[float, Tile, torch.Tensor]] = field(default_factory=list)
+    samples: list[list[torch.Tensor]] = field(default_factory=list)
+
+    def take_compiled(self, value: torch.Tensor) -> None:
+        """Compare the compiled value, and keep its worst tiles."""
+        for place in tiles(self.eager):
+            other = place.of(value)
+            mine = place.of(self.eager).to(other.device)
+            if torch.equal(mine, other):
+                continue
+            self.is_exact = False
+            if is_close(mine, other):
+                continue
+            self.is_close = False
+            excess, largest = _excess(mine, other)
+            self.excess, self.largest = max(self.excess, excess), max(self.largest, largest)
+            self.worst.append((excess, place, other.to("cpu", copy=True)))
+            self.worst = sorted(self.worst, key=lambda item: -item[0])[:_MOST_TILES]
+
+    def take_sample(self, value: torch.Tensor) -> None:
+        """Measure the noise of a sample, and keep its part of the worst tiles."""
+        for place in tiles(self.eager) if self.eager.dtype.is_floating_point else ():
+            other = place.of(value)
+            mine = place.of(self.eager).to(other.device)
+            self.noise = max(self.noise, _largest((other.double() - mine.double()).abs()))
+        self.samples.append(self.parts_of(value))
+
+    def parts_of(self, value: torch.Tensor) -> list[torch.Tensor]:
+        return [place.of(value).to("cpu", copy=True) for _, place, _ in self.worst]
+
+    def judged(
+        self, name: str, references: Sequence[torch.Tensor]
+    ) -> tuple[OutputDifference, bool]:
+        """Judge the worst tiles as any value is judged, with their values in float64 if known."""
+        judged = None
+        for number, (_, place, compiled) in enumerate(self.worst):
+            reference = references[number] if references else None
+            samples = [parts[number] for parts in self.samples]
+            judged = judge_tensor(
+                f"{name}{_shown(place, self.eager)}",
+                place.of(self.eager).cpu(),
+                compiled,
+                reference,
+                samples,
+                self.noise,
+            )
+            if judged[1]:
+                return judged
+        assert judged is not None
+        return judged
+
+    @property
+    def is_explained(self) -> bool:
+        """Whether no element is farther from eager than the noise allows for any element."""
+        return self.is_close or self.excess <= FLOOR_NOISE * self.noise
+
+
+def _excess(mine: torch.Tensor, other: torch.Tensor) -> tuple[float, float]:
+    """Return the largest distance beyond the units allowed everywhere, and the largest distance."""
+    if not mine.dtype.is_floating_point:
+        return math.inf, math.inf
+    one, two = mine.double(), other.double()
+    alike = (one == two) | (one.isnan() & two.isnan())
+    if bool((~(one.isfinite() & two.isfinite()) & ~alike).any()):
+        return math.inf, math.inf
+    distance = (one - two).abs()
+    allowed = one.abs().mul_(FLOOR_STEPS * torch.finfo(mine.dtype).eps)
+    return _largest(distance - allowed), _largest(distance)
+
+
+def _largest(value: torch.Tensor) -> float:
+    if not value.numel():
+        return 0.0
+    return max(float(value.nan_to_num(0.0, 0.0, 0.0).max()), 0.0)
+
+
+# --- the call -------------------------------------------------------------------------------------
+
+_SAMPLES, _MOST_SAMPLES = 3, 20
+_MOST_DIFFERENCES = 4
+_SMALL = 1 << 20
+
+
+@dataclass
+class LargeCall:
+    """A call of a graph, which is made again on the program's own tensors."""
+
+    module: GraphModule
+    arguments: Sequence[Any]
+    # The inputs that the graph writes to; they are copied for every run.
+    written: frozenset[int]
+    backward: bool
+    # How far rounding has moved the values of an earlier call, as a part of their size.
+    known_noise: dict[str, float] = field(default_factory=dict)
+    _seen: dict[str, _Seen] = field(default_factory=dict)
+
+    @cached_property
+    def _in_eager(self) -> Outcome | Exception:
+        try:
+            return self._run(as_function(self.module), self._keep)
+        except Exception as error:
+            if is_lack_of_memory(error):
+                raise
+            return error
+
+    @property
+    def eager(self) -> Outcome:
+        """The forms of eager's results; their values wait in main memory."""
+        assert isinstance(self._in_eager, Outcome)
+        return self._in_eager
+
+    @property
+    def error_in_eager(self) -> Exception | None:
+        return self._in_eager if isinstance(self._in_eager, Exception) else None
+
+    @property
+    def kept_bytes(self) -> int:
+        """The bytes of eager's results: outputs, gradients, inputs that are written to."""
+        outputs = self.module.graph.output_node().all_input_nodes
+        found = sum(map(bytes_of, outputs))
+        for number, value in enumerate(self.arguments):
+            if isinstance(value, torch.Tensor) and value.requires_grad and self.backward:
+                found += value.nbytes
+            if number in self.written:
+                found += value.nbytes
+        return found
+
+    @property
+    def how(self) -> str:
+        """How the values were compared, as an addition to what was found."""
+        sampled = sum(not seen.is_close for seen in self._seen.values())
+        text = f"; too large to copy: {len(self._seen)} values compared in tiles"
+        return f"{text}, {sampled} of them with samples of rounding" if sampled else text
+
+    def beside_eager(self, compiled: Callable[..., Any]) -> CallBesideEager:
+        """Make the compiled call, and judge it."""
+        in_eager, before = self.eager, self._sums()
+        try:
+            outcome = self._run(compiled, self._take("take_compiled"), saves_memory=False)
+        except Exception as error:
+            if is_lack_of_memory(error):
+                raise
+            return CallBesideEager(error=error)
+        changed = [n for n, total in self._sums().items() if total != before[n]]
+        found = comparison_of_metadata(in_eager, outcome)
+        if changed or any(item.kind == "structure" for item in found.wrong):
+            wrong = (*found.wrong, *map(_is_overwritten, changed))
+            return CallBesideEager(EagerComparison(wrong=wrong), outcome.seconds)
+        return CallBesideEager(self._judged(found), outcome.seconds)
+
+    def _judged(self, found: EagerComparison) -> EagerComparison:
+        unlike = {name: seen for name, seen in self._seen.items() if not seen.is_close}
+        self._sample(unlike)
+        open_ones = [name for name, seen in unlike.items() if not seen.is_explained]
+        worst = sorted(open_ones, key=lambda name: -unlike[name].excess)[:_MOST_DIFFERENCES]
+        references = self._more_about({name: unlike[name] for name in worst})
+        wrong, explained = list(found.wrong), list[OutputDifference]()
+        for name, seen in unlike.items():
+            is_wrong, difference = False, _within_noise(name, seen)
+            if name in worst:
+                difference, is_wrong = seen.judged(name, references.get(name, ()))
+            (wrong if is_wrong else explained).append(difference)
+        return EagerComparison(
+            wrong=tuple(wrong),
+            explained=tuple(explained),
+            reason=WITHIN_ROUNDING if explained else "",
+            values=len(self._seen),
+            is_exact=all(seen.is_exact for seen in self._seen.values()),
+            noted=found.noted,
+        )
+
+    # --- samples of rounding, and float64 where it decides ----------------------------------------
+
+    def _sample(self, unlike: Mapping[str, _Seen]) -> None:
+        """Run the call with perturbed rounding, until that explains every value, or a few times."""
+        sizes = {name: _largest(seen.eager.abs()) for name, seen in unlike.items()}
+        for name, seen in unlike.items():
+            seen.noise = self.known_noise.get(name, 0.0) * sizes[name]
+        for seed in range(_SAMPLES):
+            if all(seen.is_explained for seen in unlike.values()):
+                return
+            self._run_again(RoundingInTiles(seed), self._take("take_sample"))
+            for name, seen in unlike.items():
+                self.known_noise[name] = seen.noise / sizes[name] if sizes[name] else 0.0
+
+    def _more_about(self, values: Mapping[str, _Seen]) -> dict[str, list[torch.Tensor]]:
+        """Repeat the call in eager, and return the worst tiles of these values in float64."""
+        if not values:
+            return {}
+        self._run_again(None, self._take("take_sample"))
+        if not all(seen.eager.dtype.is_floating_point for seen in values.values()):
+            # Rounding upstream changes an integer in few samples.
+            for seed in range(_SAMPLES, _MOST_SAMPLES):
+                self._run_again(RoundingInTiles(seed), self._take("take_sample"))
+        found: dict[str, list[torch.Tensor]] = {}
+
+        def keep(name: str, value: Any) -> None:
+            if name in values and isinstance(value, torch.Tensor):
+                found[name] = values[name].parts_of(value)
+
+        self._run_again(LazyFloat64(), keep)
+        return found
+
+    def _run_again(self, mode: Any, keep: Callable[[str, Any], Any]) -> None:
+        """Run the call in eager under a mode, if that is possible."""
+        with contextlib.suppress(Exception):
+            self._run(as_function(self.module), keep, mode)
+
+    # --- runs -------------------------------------------------------------------------------------
+
+    def _run(
+        self,
+        function: Callable[..., Any],
+        keep: Callable[[str, Any], Any],
+        mode: Any = None,
+        *,
+        saves_memory: bool = True,
+    ) -> Outcome:
+        hooks = saved_tensors_hooks(self._pack, _unpack) if saves_memory else None
+        dtype = torch.float64 if isinstance(mode, LazyFloat64) else None
+
+        def copy(values: Sequence[Any]) -> list[Any]:
+            return shared_copies(values, self.written, dtype=dtype)
+
+        with hooks or contextlib.nullcontext():
+            return run(
+                function, self.arguments, backward=self.backward, mode=mode, copy=copy, keep=keep
+            )
+
+    def _pack(self, value: torch.Tensor) -> Any:
+        """Keep a tensor for the backward pass in main memory, unless it is an input."""
+        is_shared = memory_of(value) in self._shared_memories
+        if is_shared or value.device.type == "cpu" or value.nbytes < _SMALL:
+            return value
+        return value.device, value.to("cpu")
+
+    def _keep(self, name: str, value: Any) -> Any:
+        """Keep a value of eager in main memory; return its form."""
+        if not isinstance(value, torch.Tensor) or name in self._shared_names:
+            return _form(value)
+        self._seen[name] = _Seen(value.to("cpu") if is_plain(value) else value)
+        return _form(value)
+
+    def _take(self, how: str) -> Callable[[str, Any], Any]:
+        """Return what compares values with eager's, by that method of what is known of them."""
+
+        def take(name: str, value: Any) -> Any:
+            seen = self._seen.get(name)
+            is_tensor = isinstance(value, torch.Tensor)
+            if seen is not None and is_tensor and _is_alike(seen.eager, value):
+                getattr(seen, how)(value)
+            return _form(value)
+
+        return take
+
+    @cached_property
+    def _shared(self) -> dict[int, torch.Tensor]:
+        given = enumerate(self.arguments)
+        return {n: v for n, v in given if isinstance(v, torch.Tensor) and n not in self.written}
+
+    @cached_property
+    def _shared_names(self) -> set[str]:
+        return {input_name(number) for number in self._shared}
+
+    @cached_property
+    def _shared_memories(self) -> set[Any]:
+        return {memory_of(value) for value in self._shared.values()}
+
+    def _sums(self) -> dict[int, int]:
+        """Return a sum of the bytes of every shared input, which a write changes."""
+        return {n: _sum(value) for n, value in self._shared.items() if is_plain(value)}
+
+
+def in_mebibytes(size: int) -> str:
+    return f"{size >> 20} MiB"
+
+
+def is_lack_of_memory(error: BaseException) -> bool:
+    """Check whether memory did not suffice, of a device or of the machine."""
+    if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
+        return True
+    return isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
+
+
+def _unpack(kept: Any) -> torch.Tensor:
+    if isinstance(kept, torch.Tensor):
+        return kept
+    device, value = kept
+    moved: torch.Tensor = value.to(device)
+    return moved
+
+
+def _form(value: Any) -> Any:
+    """Return a tensor of the same form without memory; anything else as it is."""
+    if not isinstance(value, torch.Tensor) or not is_plain(value):
+        return value
+    return torch.empty_strided(value.size(), value.stride(), dtype=value.dtype, device="meta")
+
+
+def _is_alike(one: torch.Tensor, two: torch.Tensor) -> bool:
+    return one.shape == two.shape and one.dtype == two.dtype
+
+
+def _sum(value: torch.Tensor) -> int:
+    memory = value.untyped_storage()
+    count = memory.nbytes() // 8
+    whole = torch.empty(0, dtype=torch.uint8, device=value.device).set_(memory)
+    words = whole[: 8 * count].view(torch.int64)
+    return int(words.sum()) + int(whole[8 * count :].sum())
+
+
+def _is_overwritten(number: int) -> OutputDifference:
+    text = f"compiled code writes to input {number}, which eager only reads"
+    return OutputDifference("value", input_name(number), text)
+
+
+def _within_noise(name: str, seen: _Seen) -> OutputDifference:
+    text = (
+        f"{name}: compiled and eager differ by up to {seen.largest:.4g}; rounding alone moves the "
+        f"result by up to {seen.noise:.4g}"
+    )
+    return OutputDifference("value", name, text, seen.largest, FLOOR_NOISE * seen.noise)
+
+
+def _shown(place: Tile, value: torch.Tensor) -> str:
+    """Return the tile as an index: empty if it is the whole value."""
+    if not value.dim() or place.length == value.shape[place.dim]:
+        return ""
+    return f"[{':, ' * place.dim}{place.start}:{place.start + place.length}]"

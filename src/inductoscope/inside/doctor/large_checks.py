@@ -1,0 +1,159 @@
+"""Checks of a call whose tensors are too large to copy, and the part of its graph to search in.
+
+A search compiles a graph many times, on copies of its inputs. So a large graph is cut before it is
+searched: to what surrounds the first wrong kernel, or to one of several blocks that are alike, with
+the values that it reads in the program's own call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from inductoscope.doctor.failure import NAN, WRONG, Failure, Location
+from inductoscope.inside.compare.large_calls import LargeCall
+from inductoscope.inside.compare.values import run, shared_copies
+from inductoscope.inside.doctor.further_checks import FailingCandidate
+from inductoscope.inside.doctor.program_copy import run_forking
+from inductoscope.inside.scope import say
+from inductoscope.inside.search.candidate import Candidate, has_transforms
+from inductoscope.inside.search.failure_signature import failure_of_signal
+from inductoscope.inside.search.forks import Forks
+from inductoscope.inside.search.location import first_wrong_own_kernel, location_of_answer
+from inductoscope.inside.search.oracle import Oracle
+from inductoscope.inside.search.shrink import all_resized
+from inductoscope.inside.search.subgraph import record_values_of, subgraph
+
+_SECONDS = 300.0
+# Sizes to which every larger dimension is cut.
+_SIZES = (33, 257, 2049)
+
+
+def death_in_fork(call: LargeCall, compiled: Callable[..., Any]) -> Failure | None:
+    """Return the failure of a compiled call that kills its process; its backward is not tried."""
+    copy = partial(shared_copies, written=call.written)
+
+    def work() -> bool:
+        return bool(run(compiled, call.arguments, backward=False, copy=copy))
+
+    answer = Forks(workers=1, seconds=_SECONDS).ask(work)
+    return None if answer.signal is None else failure_of_signal(answer)
+
+
+# --- a part of a large graph that fails alone -----------------------------------------------------
+
+
+@dataclass(frozen=True)
+class LargeGraph:
+    """A graph on inputs that are not copied, compiled in this process."""
+
+    whole: Candidate
+    written: Collection[int]
+    compiled: Callable[..., Any]
+    folder: Path
+
+    def first_wrong_kernel(self) -> Location:
+        """Call the compiled graph once more, and compare each kernel with eager in step."""
+        say("comparing every kernel with eager, one after the other")
+        shared = partial(shared_copies, written=self.written)
+        return location_of_answer(
+            Forks(workers=1, seconds=_SECONDS).ask(
+                lambda: first_wrong_own_kernel(self.whole, self.compiled, shared=shared)
+            )
+        )
+
+    def failing_part(self, location: Location) -> FailingCandidate | None:
+        """Return a part of the graph that is wrong alone, on the values of this call."""
+        if has_transforms(self.whole):
+            return None
+        for names in self._parts(location):
+            found = self._failing(names)
+            if found is not None:
+                is_of_kernel = bool(location.kernel)
+                return replace(found, location=location) if is_of_kernel else found
+        return self._smaller()
+
+    def _parts(self, location: Location) -> Iterator[Sequence[str]]:
+        """Yield sets of nodes: around the wrong kernel if it is known, else each distinct block."""
+        operations = self.whole.operations
+        if location.suspects:
+            yield location.suspects
+            if location.of_kernel:
+                yield location.of_kernel
+            places = [n for n, node in enumerate(operations) if node.name in location.suspects]
+            for more in _MORE_NODES:
+                around = operations[max(0, min(places) - more) : max(places) + more + 1]
+                yield [node.name for node in around]
+        say("trying each distinct block of the graph alone")
+        for block in distinct_blocks(operations):
+            yield [node.name for node in block]
+
+    def _failing(self, names: Sequence[str]) -> FailingCandidate | None:
+        part = subgraph(record_values_of(self.whole, names, self.written), names)
+        if part is None:
+            return None
+        failure = run_forking(failure_alone, part, folder=self.folder)
+        return None if failure is None else FailingCandidate(part, failure)
+
+    def _smaller(self) -> FailingCandidate | None:
+        """Return the same graph on smaller inputs, if it is wrong there."""
+        for size in _SIZES:
+            smaller = all_resized(self.whole, size)
+            if smaller is None:
+                continue
+            failure = run_forking(failure_alone, smaller, folder=self.folder)
+            if failure is not None:
+                return FailingCandidate(smaller, failure, f"with no dimension larger than {size}")
+        return None
+
+
+def failure_alone(part: Candidate) -> Failure | None:
+    """Return the failure of a part that is compiled alone, if its values are wrong."""
+    failure = Oracle(Forks(seconds=_SECONDS, uses_gpu=bool(part.device))).failure(part)
+    return failure if failure is not None and failure.kind in (WRONG, NAN) else None
+
+
+# --- blocks that are alike ------------------------------------------------------------------------
+
+_MORE_NODES = (4, 24)
+_LONGEST_BLOCK = 60
+
+
+def distinct_blocks(operations: Sequence[Node]) -> list[list[Node]]:
+    """Split a graph into blocks, such as the layers of a model; of several alike, the first."""
+    found: dict[Any, list[Node]] = {}
+    for block in _blocks(operations):
+        found.setdefault(tuple(_form(node) for node in block), block)
+    return list(found.values())
+
+
+def _blocks(operations: Sequence[Node]) -> Iterator[list[Node]]:
+    block: list[Node] = []
+    for node in operations:
+        is_other = block and _layer(node) != _layer(block[0])
+        if is_other or len(block) == _LONGEST_BLOCK:
+            yield block
+            block = []
+        block.append(node)
+    if block:
+        yield block
+
+
+def _layer(node: Node) -> str:
+    """Return the module that a node belongs to, up to its last number; "" if that is not known."""
+    stack = list((node.meta.get("nn_module_stack") or {}).values())
+    path = str(stack[-1][0]).split(".") if stack else []
+    numbered = [place for place, part in enumerate(path) if part.strip("[]'").isdigit()]
+    return ".".join(path[: numbered[-1] + 1]) if numbered else ""
+
+
+def _form(node: Node) -> Any:
+    value = node.meta.get("example_value")
+    form = (value.shape, value.dtype) if isinstance(value, torch.Tensor) else ()
+    return node.op, str(node.target), str(form)
