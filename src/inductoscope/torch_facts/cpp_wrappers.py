@@ -150,8 +150,8 @@ class ReportingWrapper:
     text: str
     # Distinguishes its reports from those of other wrappers.
     name: str
-    # The number of reports of each buffer.
-    mentions: dict[str, int] = field(default_factory=dict)
+    # The buffers of each report.
+    reports: list[list[str]] = field(default_factory=list)
 
 
 def with_reports(
@@ -173,7 +173,7 @@ def with_reports(
     begin = f'\n    inductoscope::begin("{name}", input_handles, {inputs[1]}, {{{held}}});'
     whole = text[: entry.start("body")] + begin + "\n".join(body.lines) + text[entry.end("body") :]
     changed = _with_preamble(whole)
-    return None if changed is None else ReportingWrapper(changed, name, body.mentions)
+    return None if changed is None else ReportingWrapper(changed, name, body.reports)
 
 
 def with_allocator(text: str) -> ReportingWrapper | None:
@@ -206,7 +206,7 @@ class _Body:
 
     def __init__(self, wrapper: str, written: Sequence[str], by_proxy: Sequence[str]) -> None:
         self.lines: list[str] = []
-        self.mentions: dict[str, int] = {}
+        self.reports: list[list[str]] = []
         self._wrapper = wrapper
         self._written = written
         self._by_proxy = by_proxy
@@ -234,8 +234,7 @@ class _Body:
         self.lines.append(f'    inductoscope::before("{self._wrapper}", "{kernel}");')
         self.lines += lines
         self.lines.append(f'    inductoscope::after("{self._wrapper}", "{kernel}", {{{given}}});')
-        for name in buffers:
-            self.mentions[name] = self.mentions.get(name, 0) + 1
+        self.reports.append(list(buffers))
 
     def _kernel(self, statement: str, *, is_block: bool) -> str:
         if is_block:

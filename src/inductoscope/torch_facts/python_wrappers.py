@@ -215,8 +215,8 @@ BEGIN, BEFORE, AFTER = "inductoscope_begin", "inductoscope_before", "inductoscop
 @dataclass(frozen=True)
 class ReportingCode:
     code: types.CodeType
-    # The number of reports of each buffer, and the buffers that each kernel takes or makes.
-    mentions: dict[str, int]
+    # The buffers of each call of a kernel, and those that each kernel takes or makes.
+    reports: list[list[str]]
     buffers: dict[str, list[str]]
 
 
@@ -224,14 +224,14 @@ def reporting_wrapper(path: str, text: str, written: Sequence[str] = ()) -> Repo
     """Instrument a wrapper. Inputs that are `written` are reported like buffers."""
     reporting = _Reporting(written)
     changed = ast.fix_missing_locations(reporting.visit(ast.parse(text)))
-    return ReportingCode(compile(changed, path, "exec"), reporting.mentions, reporting.buffers)
+    return ReportingCode(compile(changed, path, "exec"), reporting.reports, reporting.buffers)
 
 
 class _Reporting(_Rewriter):
     """A rewriter that announces every kernel call and passes on the buffers it received."""
 
     def __init__(self, written: Sequence[str]) -> None:
-        self.mentions: dict[str, int] = {}
+        self.reports: list[list[str]] = []
         self.buffers: dict[str, list[str]] = {}
         self._written = written
         self._last_kernel = ""
@@ -246,8 +246,10 @@ class _Reporting(_Rewriter):
         if kernel:
             self._last_kernel = kernel
             self.buffers.setdefault(kernel, []).extend(buffers)
-        for name in buffers:
-            self.mentions[name] = self.mentions.get(name, 0) + 1
+        if kernel:
+            self.reports.append(list(buffers))
+        elif buffers:
+            self.reports[-1].extend(buffers)
         after = f"{AFTER}({self._last_kernel!r}, {_by_name(buffers)})"
         return [*before, statement, *(_parsed(after) if buffers else [])]
 

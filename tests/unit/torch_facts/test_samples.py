@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +104,7 @@ def _cpp_loops(text: str) -> Facts:
 
 def _cpp_wrapper(text: str) -> Facts:
     found = with_reports(text, (), ())
-    return found and {"mentions": found.mentions}
+    return found and {"mentions": dict(Counter(chain(*found.reports)))}
 
 
 def _python_wrapper(text: str) -> Facts:

@@ -37,7 +37,7 @@ _KINDS = (LOST_CHECK, "structure", "dtype", "shape", "nan", "value", "sharing", 
 _IN_MEMORY = ("sharing", "stride")
 
 # Relative and absolute tolerance of torch.testing.assert_close.
-_CLOSE = {
+CLOSE = {
     torch.float16: (1e-3, 1e-5),
     torch.bfloat16: (1.6e-2, 1e-5),
     torch.float32: (1.3e-6, 1e-5),
@@ -172,7 +172,7 @@ def _reason(case: Case) -> str:
     for outcome in case.perturbed() if case.reads_unwritten_memory else ():
         pairs = zip(case.eager.named_values(), outcome.named_values(), strict=False)
         for (_, eager), (_, sample) in pairs:
-            if not isinstance(eager, torch.Tensor) or eager.dtype not in _CLOSE:
+            if not isinstance(eager, torch.Tensor) or eager.dtype not in CLOSE:
                 continue
             if bool((_wide(sample).isnan() & ~_wide(eager).isnan()).any()):
                 return UNINITIALISED
@@ -271,9 +271,9 @@ def is_close(one: Any, two: Any) -> bool:
     if one.shape != two.shape or one.dtype != two.dtype:
         return True  # Reported already, as a difference of metadata.
     one, two = _dense(one), _dense(two)
-    if one.dtype not in _CLOSE:
+    if one.dtype not in CLOSE:
         return torch.equal(one, two)
-    relative, absolute = _CLOSE[one.dtype]
+    relative, absolute = CLOSE[one.dtype]
     return torch.allclose(two, one, rtol=relative, atol=absolute, equal_nan=True)
 
 
@@ -289,7 +289,7 @@ def _identical(one: Outcome, two: Outcome) -> bool:
     return all(
         torch.equal(_dense(mine).nan_to_num(), _dense(other).nan_to_num())
         for (_, mine), (_, other) in pairs
-        if isinstance(mine, torch.Tensor) and mine.dtype in _CLOSE
+        if isinstance(mine, torch.Tensor) and mine.dtype in CLOSE
     )
 
 
@@ -315,7 +315,7 @@ def _judge_value(
         difference, is_wrong = judge_tensor(name, eager, compiled, reference, known)
         if not is_wrong:
             break
-    if is_wrong and eager.dtype not in _CLOSE:
+    if is_wrong and eager.dtype not in CLOSE:
         known += _samples_of_integers(case, number, eager, compiled)
         return judge_tensor(name, eager, compiled, reference, known)
     return difference, is_wrong
@@ -365,7 +365,7 @@ def judge_tensor(
 
     If they are parts of larger ones, `noise_elsewhere` is the largest noise in the other parts.
     """
-    if eager.dtype not in _CLOSE:
+    if eager.dtype not in CLOSE:
         return _judge_integers(name, eager, compiled, [reference, *samples])
     e, c, *others = map(_wide, (eager, compiled, *samples))
     r = e if reference is None else _wide(reference)

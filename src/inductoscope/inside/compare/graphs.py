@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
@@ -202,6 +202,18 @@ def _all_values(
 # --- the same for graphs whose values do not fit into memory together -----------------------------
 
 
+@dataclass(frozen=True)
+class Aside:
+    """A tensor that waits in main memory, because compiled code reuses the memory of its input."""
+
+    copy: torch.Tensor
+    device: torch.device
+
+    @classmethod
+    def of(cls, value: torch.Tensor) -> Aside:
+        return cls(value.detach().to("cpu", copy=True), value.device)
+
+
 class ValuesInStep(Interpreter):
     """The values of a graph in eager, computed no further than compiled code has come.
 
@@ -215,9 +227,12 @@ class ValuesInStep(Interpreter):
         module: GraphModule,
         inputs: Sequence[Any],
         held: Mapping[str, Any],
-        compared: Sequence[str],
+        compared: Sequence[tuple[str, Collection[str]]],
     ) -> None:
-        """Take the inputs, and the name of a node for each comparison to come."""
+        """Take the inputs, and the node of each buffer to compare, with those its kernel reads.
+
+        All others are computed inside of the kernel, whether or not they are stored as well.
+        """
         super().__init__(module)
         self._held = held
         self._inputs = {memory_of(value) for value in inputs if isinstance(value, torch.Tensor)}
@@ -226,8 +241,9 @@ class ValuesInStep(Interpreter):
         self._waiting = deque(nodes)
         self._by_name = {node.name: node for node in nodes}
         self._order = {node: place for place, node in enumerate(nodes)}
-        known = [self._by_name[name] for name in compared if name in self._by_name]
+        known = [self._by_name[name] for name, _ in compared if name in self._by_name]
         self._compared = set(known)
+        self._read = {name: set(read) for name, read in compared}
         # How often a value is still needed: by nodes, and by comparisons.
         self._needed = Counter(read for node in nodes for read in node.all_input_nodes)
         for node in known:
@@ -244,9 +260,13 @@ class ValuesInStep(Interpreter):
         with torch.no_grad(), same_generators(self._generators), same_transforms():
             while self._waiting and self._order[self._waiting[0]] <= self._order[node]:
                 following = self._waiting.popleft()
+                for read in following.all_input_nodes:
+                    if isinstance(waits := self.env[read], Aside):
+                        self.env[read] = waits.copy.to(waits.device)
                 self.env[following] = self.run_node(following)
-                for read in (following, *following.all_input_nodes):
-                    self._release(read, read is not following)
+                self._release(following, 0)
+                for read in following.all_input_nodes:
+                    self._release(read)
             self._generators = generator_states()
         return self.env.get(node)
 
@@ -261,9 +281,10 @@ class ValuesInStep(Interpreter):
     def _since_compared(self, node: Node) -> tuple[list[Node], list[Node]]:
         """Return the nodes to compute from compared values for this one, and these values."""
         within, given, waiting = {node}, dict[Node, None](), [node]
+        of_kernel = self._read.get(node.name, ())
         while waiting:
             for read in waiting.pop().all_input_nodes:
-                if read in self._compared or read.op != "call_function":
+                if read.name in of_kernel or read.op != "call_function":
                     given[read] = None
                 elif read not in within:
                     within.add(read)
@@ -276,9 +297,8 @@ class ValuesInStep(Interpreter):
         if node is None:
             return
         value = self.env.get(node)
-        fits = isinstance(value, torch.Tensor) and value.shape == buffer.shape
-        if fits and value.dtype == buffer.dtype and memory_of(buffer) not in self._inputs:
-            buffer.copy_(value)
+        if _is_in_place_of(value, buffer) and memory_of(buffer) not in self._inputs:
+            buffer.copy_(value.reshape(buffer.shape))
         else:
             self._different.add(node)
         for read in (node, *self._since_compared(node)[1]):
@@ -288,10 +308,12 @@ class ValuesInStep(Interpreter):
         """Return a node's value in float64, from the compared values; None if that fails."""
         return self._again(name, LazyFloat64())
 
-    def samples(self, name: str, count: int = SAMPLES) -> list[torch.Tensor]:
-        """Return a node's values with perturbed rounding since the compared values."""
-        every = (self._again(name, RoundingInTiles(seed)) for seed in range(count))
-        return [value for value in every if isinstance(value, torch.Tensor)]
+    def samples(self, name: str) -> Iterator[torch.Tensor]:
+        """Yield a node's values with perturbed rounding since the compared values."""
+        for seed in range(SAMPLES):
+            value = self._again(name, RoundingInTiles(seed))
+            if isinstance(value, torch.Tensor):
+                yield value
 
     def _again(self, name: str, mode: LazyFloat64 | RoundingInTiles) -> Any:
         within, given = self._since_compared(self._by_name[name])
@@ -306,3 +328,22 @@ class ValuesInStep(Interpreter):
                 again.env[node] = again.run_node(node)
             return again.env[within[-1]]
         return None
+
+
+_SOME_ROUNDINGS = 4
+
+
+def _is_in_place_of(value: Any, buffer: torch.Tensor) -> bool:
+    """Check whether a buffer holds a value in the same order; its shape may be another one."""
+    if not isinstance(value, torch.Tensor) or value.dtype != buffer.dtype:
+        return False
+    if value.shape == buffer.shape:
+        return True
+    return value.numel() == buffer.numel() and _is_near(value.reshape(buffer.shape), buffer)
+
+
+def _is_near(one: torch.Tensor, two: torch.Tensor) -> bool:
+    if not one.dtype.is_floating_point:
+        return torch.equal(one, two)
+    share = _SOME_ROUNDINGS * torch.finfo(one.dtype).eps
+    return torch.allclose(one, two, rtol=share, atol=share, equal_nan=True)

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,9 @@ import torch
 from torch.fx import GraphModule
 
 from inductoscope.inside.compare import cpp_reports
-from inductoscope.inside.compare.bug_or_rounding import is_close, judge_tensor
+from inductoscope.inside.compare.bug_or_rounding import OutputDifference, is_close, judge_tensor
 from inductoscope.inside.compare.graphs import (
+    Aside,
     NodeValues,
     ValuesInStep,
     input_names,
@@ -29,6 +31,7 @@ from inductoscope.inside.compare.graphs import (
     snapshot,
 )
 from inductoscope.inside.compare.reference import FEW_SAMPLES_FIRST
+from inductoscope.inside.compare.value_in_tiles import ValueInTiles
 from inductoscope.inside.compare.values import copy_values, is_plain, shared_copies
 from inductoscope.inside.scope import SCOPE
 from inductoscope.recording.events import KernelLaunched
@@ -117,7 +120,7 @@ class KernelWatch:
         reporting = cpp_wrappers.with_reports(text, graph.written)
         if reporting is None:
             return contextlib.nullcontext()
-        reports = GraphReports(self, graph, reporting.mentions)
+        reports = GraphReports(self, graph, reporting.reports)
         cpp_reports.report_to(reports, reporting.name)
         return python_wrappers.exchanged_entry(module, path, reporting.text)
 
@@ -138,7 +141,7 @@ class KernelWatch:
         if wrapper is None:
             return
         code.value = wrapper.text
-        cpp_reports.report_to(GraphReports(self, graph, wrapper.mentions), wrapper.name)
+        cpp_reports.report_to(GraphReports(self, graph, wrapper.reports), wrapper.name)
         self.graphs.append(graph)
 
     def _reporting(self, path: str, graph: WatchedGraph) -> tuple[Any, dict[str, Any]]:
@@ -146,7 +149,7 @@ class KernelWatch:
         text = Path(path).read_text("utf-8")
         wrapper = python_wrappers.reporting_wrapper(path, text, graph.written)
         self.on_graph(graph, wrapper.buffers)
-        reports = GraphReports(self, graph, wrapper.mentions)
+        reports = GraphReports(self, graph, wrapper.reports)
         names = (python_wrappers.BEGIN, python_wrappers.BEFORE, python_wrappers.AFTER)
         functions = (reports.begin, reports.before, reports.after)
         return wrapper.code, dict(zip(names, functions, strict=True))
@@ -160,13 +163,17 @@ class KernelWatch:
 class GraphReports:
     """A receiver of one wrapper's reports, which compares buffers with the graph."""
 
-    def __init__(self, watch: KernelWatch, graph: WatchedGraph, mentions: dict[str, int]) -> None:
+    def __init__(
+        self, watch: KernelWatch, graph: WatchedGraph, reports: Sequence[Sequence[str]]
+    ) -> None:
         self._watch = watch
         self._graph = graph
-        self._mentions = mentions
+        self._reports = reports
+        # The number of reports of each buffer.
+        self._mentions = Counter(name for buffers in reports for name in buffers)
         # How often each buffer was reported in this call.
         self._seen: dict[str, int] = {}
-        self._live = LiveBuffers(graph, mentions)
+        self._live = LiveBuffers(graph, self._mentions)
 
     def begin(self, arguments: list[Any], constants: Mapping[str, Any] = {}) -> None:
         """Note a call of the graph; `constants` are the tensors that C++ code holds."""
@@ -176,16 +183,21 @@ class GraphReports:
         self._live.clear()
         names = input_names(graph.module)
         written = [number for number, name in enumerate(names) if name in graph.written]
-        copy = partial(shared_copies, written=written) if self._watch.in_step else copy_values
-        graph.inputs = named_inputs(graph.module, copy(list(arguments)))
+        if self._watch.in_step:
+            given = shared_copies(arguments, written)
+            for number in graph.donated:
+                given[number] = Aside.of(given[number])
+        else:
+            given = copy_values(list(arguments))
+        graph.inputs = named_inputs(graph.module, given)
         if self._watch.compare:
             inputs = inputs_for(graph.module, graph.inputs)
             held = {graph.constants.get(name, name): item for name, item in constants.items()}
             try:
                 if self._watch.in_step:
-                    origins = [graph.origins.get(name, ("", ()))[0] for name in self._mentions]
-                    compared = [name for name in origins if name]
-                    graph.expected = ValuesInStep(graph.module, copy(inputs), held, compared)
+                    compared = graph.compared_nodes(self._reports)
+                    own = shared_copies(inputs, written)
+                    graph.expected = ValuesInStep(graph.module, own, held, compared)
                 else:
                     graph.expected = NodeValues(graph.module, copy_values(inputs), held)
             except Exception:
@@ -308,6 +320,8 @@ class WatchedGraph:
     constants: dict[str, str] = field(default_factory=dict)
     # Inputs and constants that the graph writes to.
     written: tuple[str, ...] = ()
+    # The numbers of inputs whose memory compiled code uses for buffers.
+    donated: tuple[int, ...] = ()
     inputs: dict[str, Any] = field(default_factory=dict)
     expected: NodeValues | ValuesInStep | None = None
     # The buffers that were reported, and their contents as far as they are kept.
@@ -327,6 +341,39 @@ class WatchedGraph:
         """Return the names of all nodes that went into these buffers."""
         every = [self.origins[name][1] for name in buffers if name in self.origins]
         return tuple(dict.fromkeys(node for nodes in every for node in nodes))
+
+    def compared_nodes(self, reports: Sequence[Sequence[str]]) -> list[tuple[str, set[str]]]:
+        """Return the node of each reported buffer, and the nodes that its kernel reads.
+
+        A report has the buffers that a kernel reads, which were reported before, and makes.
+        """
+        found: dict[str, tuple[str, set[str]]] = {}
+        # A buffer without a node stands for the nodes that its own kernel reads.
+        known: dict[str, set[str]] = {}
+        for buffers in reports:
+            made = [name for name in buffers if name not in known]
+            sources = self._read_for(made).union(buffers).difference(made)
+            read = set().union(*(known.get(name, ()) for name in sources))
+            for name in buffers:
+                node = self.origins.get(name, (None, ()))[0]
+                if name in made:
+                    known[name] = {node} if node else read
+                if node and (name in made or name in self.rewritten):
+                    found.setdefault(name, (node, set()))[1].update(read - {node})
+        return [*found.values()]
+
+    def _read_for(self, buffers: Sequence[str]) -> set[str]:
+        """Return the buffers that are read for these; one of reused memory is not in the report."""
+        others = {other for name in buffers for other in self.together.get(name, (name,))}
+        return set().union(*(self._reads.get(name, ()) for name in others)) - others
+
+    @cached_property
+    def _reads(self) -> dict[str, set[str]]:
+        found: dict[str, set[str]] = {}
+        for source, readers in self.readers.items():
+            for name in readers:
+                found.setdefault(name, set()).add(source)
+        return found
 
     def nodes_with(self, buffer: str, made: Iterable[str]) -> tuple[str, ...]:
         """Return all nodes of the kernel that made or wrote `buffer` and made the others."""
@@ -365,6 +412,7 @@ def described(lowered: Any) -> WatchedGraph:
         planned=planned,
         constants=constants,
         written=tuple(sorted(written)),
+        donated=tuple(lowered.bw_donated_idxs or ()) if lowered.is_backward else (),
     )
 
 
@@ -433,17 +481,49 @@ def divergence_of(
         value = value.reshape(eager.shape)
         if _same_in_some_order(eager, value):
             return None
-    if is_close(eager, value) or _holds_later_value(graph, name, value):
+    if isinstance(expected, ValuesInStep):
+        difference = _judge_in_step(expected, name, origin, value)
+    else:
+        difference = _judge_whole(expected, name, origin, value)
+    if difference is None or _holds_later_value(graph, name, value):
         return None
-    reference = expected.reference(origin)
+    since_right = _since_right_values(graph, origins)
+    return KernelDivergence(kernel, name, origin, difference.text, since_right, graph)
+
+
+def _judge_whole(
+    expected: NodeValues, name: str, node: str, value: torch.Tensor
+) -> OutputDifference | None:
+    """Return how a buffer is wrong; None if it is right."""
+    eager = expected.value(node)
+    if is_close(eager, value):
+        return None
+    reference = expected.reference(node)
     reference = reference if isinstance(reference, torch.Tensor) else None
     for count in FEW_SAMPLES_FIRST:
-        samples = expected.samples(origin, count)
+        samples = expected.samples(node, count)
         difference, is_wrong = judge_tensor(name, eager, value, reference, samples)
         if not is_wrong:
             return None
-    since_right = _since_right_values(graph, origins)
-    return KernelDivergence(kernel, name, origin, difference.text, since_right, graph)
+    return difference
+
+
+def _judge_in_step(
+    expected: ValuesInStep, name: str, node: str, value: torch.Tensor
+) -> OutputDifference | None:
+    """Return how a buffer is wrong, judged in tiles; None if it is right."""
+    seen = ValueInTiles(expected.value(node))
+    seen.take_compiled(value)
+    for sample in expected.samples(node):
+        if seen.is_explained:
+            return None
+        seen.take_sample(sample)
+    if seen.is_explained:
+        return None
+    reference = expected.reference(node)
+    parts = seen.parts_of(reference) if isinstance(reference, torch.Tensor) else ()
+    difference, is_wrong = seen.judged(name, parts)
+    return difference if is_wrong else None
 
 
 def _since_right_values(graph: WatchedGraph, origins: Sequence[str]) -> tuple[str, ...]:

@@ -9,7 +9,6 @@ like any other value, against float64 and samples of rounding.
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -23,17 +22,14 @@ from torch.utils._pytree import tree_leaves
 
 from inductoscope.inside.compare.beside_eager import CallBesideEager
 from inductoscope.inside.compare.bug_or_rounding import (
-    FLOOR_NOISE,
-    FLOOR_STEPS,
     WITHIN_ROUNDING,
     EagerComparison,
     OutputDifference,
     comparison_of_metadata,
-    is_close,
-    judge_tensor,
 )
 from inductoscope.inside.compare.graphs import as_function, bytes_of
-from inductoscope.inside.compare.reference import LazyFloat64, RoundingInTiles, Tile, tiles
+from inductoscope.inside.compare.reference import LazyFloat64, RoundingInTiles
+from inductoscope.inside.compare.value_in_tiles import ValueInTiles
 from inductoscope.inside.compare.values import (
     Outcome,
     input_name,
@@ -102,99 +98,6 @@ def _has_writing_graph(given: Any) -> bool:
     return any(writes_in_place(node) for graph in graphs for node in graph.nodes)
 
 
-# --- one value, compared in tiles -----------------------------------------------------------------
-
-_MOST_TILES = 3
-
-
-@dataclass
-class _Seen:
-    """How far the compiled value and samples of rounding are from eager's, which is kept."""
-
-    eager: torch.Tensor
-    is_close: bool = True
-    is_exact: bool = True
-    # The largest distance beyond a few units in the last place; infinite if it is no number.
-    excess: float = 0.0
-    largest: float = 0.0
-    noise: float = 0.0
-    # The worst tiles of the compiled value, each with its excess, and the same tiles of samples.
-    worst: list[tuple[float, Tile, torch.Tensor]] = field(default_factory=list)
-    samples: list[list[torch.Tensor]] = field(default_factory=list)
-
-    def take_compiled(self, value: torch.Tensor) -> None:
-        """Compare the compiled value, and keep its worst tiles."""
-        for place in tiles(self.eager):
-            other = place.of(value)
-            mine = place.of(self.eager).to(other.device)
-            if torch.equal(mine, other):
-                continue
-            self.is_exact = False
-            if is_close(mine, other):
-                continue
-            self.is_close = False
-            excess, largest = _excess(mine, other)
-            self.excess, self.largest = max(self.excess, excess), max(self.largest, largest)
-            self.worst.append((excess, place, other.to("cpu", copy=True)))
-            self.worst = sorted(self.worst, key=lambda item: -item[0])[:_MOST_TILES]
-
-    def take_sample(self, value: torch.Tensor) -> None:
-        """Measure the noise of a sample, and keep its part of the worst tiles."""
-        for place in tiles(self.eager) if self.eager.dtype.is_floating_point else ():
-            other = place.of(value)
-            mine = place.of(self.eager).to(other.device)
-            self.noise = max(self.noise, _largest((other.double() - mine.double()).abs()))
-        self.samples.append(self.parts_of(value))
-
-    def parts_of(self, value: torch.Tensor) -> list[torch.Tensor]:
-        return [place.of(value).to("cpu", copy=True) for _, place, _ in self.worst]
-
-    def judged(
-        self, name: str, references: Sequence[torch.Tensor]
-    ) -> tuple[OutputDifference, bool]:
-        """Judge the worst tiles as any value is judged, with their values in float64 if known."""
-        judged = None
-        for number, (_, place, compiled) in enumerate(self.worst):
-            reference = references[number] if references else None
-            samples = [parts[number] for parts in self.samples]
-            judged = judge_tensor(
-                f"{name}{_shown(place, self.eager)}",
-                place.of(self.eager).cpu(),
-                compiled,
-                reference,
-                samples,
-                self.noise,
-            )
-            if judged[1]:
-                return judged
-        assert judged is not None
-        return judged
-
-    @property
-    def is_explained(self) -> bool:
-        """Whether no element is farther from eager than the noise allows for any element."""
-        return self.is_close or self.excess <= FLOOR_NOISE * self.noise
-
-
-def _excess(mine: torch.Tensor, other: torch.Tensor) -> tuple[float, float]:
-    """Return the largest distance beyond the units allowed everywhere, and the largest distance."""
-    if not mine.dtype.is_floating_point:
-        return math.inf, math.inf
-    one, two = mine.double(), other.double()
-    alike = (one == two) | (one.isnan() & two.isnan())
-    if bool((~(one.isfinite() & two.isfinite()) & ~alike).any()):
-        return math.inf, math.inf
-    distance = (one - two).abs()
-    allowed = one.abs().mul_(FLOOR_STEPS * torch.finfo(mine.dtype).eps)
-    return _largest(distance - allowed), _largest(distance)
-
-
-def _largest(value: torch.Tensor) -> float:
-    if not value.numel():
-        return 0.0
-    return max(float(value.nan_to_num(0.0, 0.0, 0.0).max()), 0.0)
-
-
 # --- the call -------------------------------------------------------------------------------------
 
 _SAMPLES, _MOST_SAMPLES = 3, 20
@@ -213,7 +116,7 @@ class LargeCall:
     backward: bool
     # How far rounding has moved the values of an earlier call, as a part of their size.
     known_noise: dict[str, float] = field(default_factory=dict)
-    _seen: dict[str, _Seen] = field(default_factory=dict)
+    _seen: dict[str, ValueInTiles] = field(default_factory=dict)
 
     @cached_property
     def _in_eager(self) -> Outcome | Exception:
@@ -277,7 +180,7 @@ class LargeCall:
         references = self._more_about({name: unlike[name] for name in worst})
         wrong, explained = list(found.wrong), list[OutputDifference]()
         for name, seen in unlike.items():
-            is_wrong, difference = False, _within_noise(name, seen)
+            is_wrong, difference = False, seen.within_noise(name)
             if name in worst:
                 difference, is_wrong = seen.judged(name, references.get(name, ()))
             (wrong if is_wrong else explained).append(difference)
@@ -292,9 +195,9 @@ class LargeCall:
 
     # --- samples of rounding, and float64 where it decides ----------------------------------------
 
-    def _sample(self, unlike: Mapping[str, _Seen]) -> None:
+    def _sample(self, unlike: Mapping[str, ValueInTiles]) -> None:
         """Run the call with perturbed rounding, until that explains every value, or a few times."""
-        sizes = {name: _largest(seen.eager.abs()) for name, seen in unlike.items()}
+        sizes = {name: seen.size for name, seen in unlike.items()}
         for name, seen in unlike.items():
             seen.noise = self.known_noise.get(name, 0.0) * sizes[name]
         for seed in range(_SAMPLES):
@@ -304,7 +207,7 @@ class LargeCall:
             for name, seen in unlike.items():
                 self.known_noise[name] = seen.noise / sizes[name] if sizes[name] else 0.0
 
-    def _more_about(self, values: Mapping[str, _Seen]) -> dict[str, list[torch.Tensor]]:
+    def _more_about(self, values: Mapping[str, ValueInTiles]) -> dict[str, list[torch.Tensor]]:
         """Repeat the call in eager, and return the worst tiles of these values in float64."""
         if not values:
             return {}
@@ -359,7 +262,7 @@ class LargeCall:
         """Keep a value of eager in main memory; return its form."""
         if not isinstance(value, torch.Tensor) or name in self._shared_names:
             return _form(value)
-        self._seen[name] = _Seen(value.to("cpu") if is_plain(value) else value)
+        self._seen[name] = ValueInTiles(value.to("cpu") if is_plain(value) else value)
         return _form(value)
 
     def _take(self, how: str) -> Callable[[str, Any], Any]:
@@ -433,18 +336,3 @@ def _sum(value: torch.Tensor) -> int:
 def _is_overwritten(number: int) -> OutputDifference:
     text = f"compiled code writes to input {number}, which eager only reads"
     return OutputDifference("value", input_name(number), text)
-
-
-def _within_noise(name: str, seen: _Seen) -> OutputDifference:
-    text = (
-        f"{name}: compiled and eager differ by up to {seen.largest:.4g}; rounding alone moves the "
-        f"result by up to {seen.noise:.4g}"
-    )
-    return OutputDifference("value", name, text, seen.largest, FLOOR_NOISE * seen.noise)
-
-
-def _shown(place: Tile, value: torch.Tensor) -> str:
-    """Return the tile as an index: empty if it is the whole value."""
-    if not value.dim() or place.length == value.shape[place.dim]:
-        return ""
-    return f"[{':, ' * place.dim}{place.start}:{place.start + place.length}]"

@@ -259,7 +259,7 @@ class UsualRounding(PerturbedRounding):
 # --- the same for tensors so large that float64, and a second tensor of random numbers, may not fit
 
 # Elements of all arguments beyond which an operation is perturbed in tiles, and of one tile.
-_MANY, TILE = 1 << 24, 1 << 22
+_MANY, TILE = 1 << 18, 1 << 21
 # Operations whose results are among their arguments.
 _SELECTIONS = {
     "relu", "clamp", "clamp_min", "clamp_max", "where", "embedding", "index", "index_select",
@@ -347,14 +347,17 @@ class Tile:
 
 
 def tiles(value: torch.Tensor) -> Iterator[Tile]:
-    """Yield the tiles of a tensor, along its longest dimension."""
+    """Yield the tiles of a tensor, along a dimension that is long enough, or the longest."""
     if not value.dim():
         yield Tile(0, 0, 1)
         return
-    length, dim = max((size, -dim) for dim, size in enumerate(value.shape))
-    step = max(1, length * TILE // max(value.numel(), 1))
+    count = -(-value.numel() // TILE)
+    long = [dim for dim, size in enumerate(value.shape) if size >= count]
+    dim = long[0] if long else max(range(value.dim()), key=value.shape.__getitem__)
+    length = value.shape[dim]
+    step = max(1, length // max(count, 1))
     for start in range(0, length, step):
-        yield Tile(-dim, start, min(step, length - start))
+        yield Tile(dim, start, min(step, length - start))
 
 
 def _exact(func: Any, args: Any, kwargs: Any) -> Any:

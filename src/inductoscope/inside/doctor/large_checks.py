@@ -17,11 +17,12 @@ import torch
 from torch.fx import Node
 
 from inductoscope.doctor.failure import NAN, WRONG, Failure, Location
+from inductoscope.errors import ToolFailure
 from inductoscope.inside.compare.large_calls import LargeCall
 from inductoscope.inside.compare.values import run, shared_copies
 from inductoscope.inside.doctor.further_checks import FailingCandidate
 from inductoscope.inside.doctor.program_copy import run_forking
-from inductoscope.inside.scope import say
+from inductoscope.inside.scope import SCOPE, say
 from inductoscope.inside.search.candidate import Candidate, has_transforms
 from inductoscope.inside.search.failure_signature import failure_of_signal
 from inductoscope.inside.search.forks import Forks
@@ -62,11 +63,12 @@ class LargeGraph:
         """Call the compiled graph once more, and compare each kernel with eager in step."""
         say("comparing every kernel with eager, one after the other")
         shared = partial(shared_copies, written=self.written)
-        return location_of_answer(
-            Forks(workers=1, seconds=_SECONDS).ask(
-                lambda: first_wrong_own_kernel(self.whole, self.compiled, shared=shared)
-            )
+        answer = Forks(workers=1, seconds=_SECONDS).ask(
+            lambda: first_wrong_own_kernel(self.whole, self.compiled, shared=shared)
         )
+        if answer.error:
+            SCOPE.take_failure(ToolFailure(answer.error), first_wrong_own_kernel)
+        return location_of_answer(answer)
 
     def failing_part(self, location: Location) -> FailingCandidate | None:
         """Return a part of the graph that is wrong alone, on the values of this call."""

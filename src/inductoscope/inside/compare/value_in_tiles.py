@@ -1,0 +1,157 @@
+"""Compares two values tile by tile, and judges the tiles in which they differ most.
+
+Most values need no more than one pass: an element is right if it is no farther from eager than
+what any element may differ, by its own size and by the largest noise. That is the weakest form of
+the rule in `bug_or_rounding.py`. Where it does not hold, the worst tiles are judged by that rule.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import torch
+
+from inductoscope.inside.compare.bug_or_rounding import (
+    CLOSE,
+    FLOOR_NOISE,
+    FLOOR_STEPS,
+    OutputDifference,
+    judge_tensor,
+)
+from inductoscope.inside.compare.reference import Tile, tiles
+
+_MOST_TILES = 3
+
+
+@dataclass
+class ValueInTiles:
+    """How far the compiled value and samples of rounding are from eager's, which is kept."""
+
+    eager: torch.Tensor
+    is_close: bool = True
+    is_exact: bool = True
+    # The largest distance beyond a few units in the last place; infinite if it is no number.
+    excess: float = 0.0
+    largest: float = 0.0
+    noise: float = 0.0
+    # The worst tiles of the compiled value, each with its excess, and the same tiles of samples.
+    worst: list[tuple[float, Tile, torch.Tensor]] = field(default_factory=list)
+    samples: list[list[torch.Tensor]] = field(default_factory=list)
+
+    def take_compiled(self, value: torch.Tensor) -> None:
+        """Compare the compiled value, and keep its worst tiles."""
+        for place in tiles(self.eager):
+            other = place.of(value)
+            distance = _distance(place.of(self.eager).to(other.device), other)
+            self.is_exact &= distance.largest == 0
+            self.largest = max(self.largest, distance.largest)
+            if distance.is_close:
+                continue
+            self.is_close = False
+            self.excess = max(self.excess, distance.excess)
+            if len(self.worst) < _MOST_TILES or distance.excess > self.worst[-1][0]:
+                self.worst.append((distance.excess, place, other.to("cpu", copy=True)))
+                self.worst = sorted(self.worst, key=lambda item: -item[0])[:_MOST_TILES]
+
+    def take_sample(self, value: torch.Tensor) -> None:
+        """Measure the noise of a sample, and keep its part of the worst tiles."""
+        for place in tiles(self.eager) if self.eager.dtype.is_floating_point else ():
+            other = place.of(value)
+            mine = place.of(self.eager).to(other.device)
+            noise = (other.float() - mine.float()).abs_().nan_to_num_(0.0, 0.0, 0.0)
+            self.noise = max(self.noise, _largest(noise))
+        self.samples.append(self.parts_of(value))
+
+    def parts_of(self, value: torch.Tensor) -> list[torch.Tensor]:
+        return [place.of(value).to("cpu", copy=True) for _, place, _ in self.worst]
+
+    @property
+    def is_explained(self) -> bool:
+        """Whether no element is farther from eager than the noise allows for any element."""
+        return self.is_close or self.excess <= FLOOR_NOISE * self.noise
+
+    @cached_property
+    def size(self) -> float:
+        """The largest magnitude in eager."""
+        if not self.eager.dtype.is_floating_point:
+            return 0.0
+        parts = (
+            place.of(self.eager).abs().nan_to_num(0.0, 0.0, 0.0) for place in tiles(self.eager)
+        )
+        return max(map(_largest, parts), default=0.0)
+
+    def judged(
+        self, name: str, references: Sequence[torch.Tensor]
+    ) -> tuple[OutputDifference, bool]:
+        """Judge the worst tiles as any value is judged, with their values in float64 if known."""
+        judged = None
+        for number, (_, place, compiled) in enumerate(self.worst):
+            judged = judge_tensor(
+                f"{name}{_shown(place, self.eager)}",
+                place.of(self.eager).cpu(),
+                compiled,
+                references[number] if references else None,
+                [parts[number] for parts in self.samples],
+                self.noise,
+            )
+            if judged[1]:
+                return judged
+        assert judged is not None
+        return judged
+
+    def within_noise(self, name: str) -> OutputDifference:
+        """Describe a difference that samples explain."""
+        text = (
+            f"{name}: compiled and eager differ by up to {self.largest:.4g}; rounding alone moves "
+            f"the result by up to {self.noise:.4g}"
+        )
+        return OutputDifference("value", name, text, self.largest, FLOOR_NOISE * self.noise)
+
+
+@dataclass(frozen=True)
+class _Distance:
+    largest: float
+    # The largest distance beyond a few units in the last place.
+    excess: float
+    is_close: bool
+
+
+def _distance(mine: torch.Tensor, other: torch.Tensor) -> _Distance:
+    if mine.dtype.is_complex:
+        mine, other = torch.view_as_real(mine), torch.view_as_real(other)
+    if not mine.dtype.is_floating_point:
+        is_equal = torch.equal(mine, other)
+        far = 0.0 if is_equal else math.inf
+        return _Distance(far, far, is_equal)
+    wide = torch.float64 if mine.dtype is torch.float64 else torch.float32
+    one, two = mine.to(wide), other.to(wide)
+    distance = (two - one).abs_()
+    largest = _largest(distance)
+    if not math.isfinite(largest):
+        one = one.clone()
+        alike = (one == two) | (one.isnan() & two.isnan())
+        if bool((~(one.isfinite() & two.isfinite()) & ~alike).any()):
+            return _Distance(math.inf, math.inf, is_close=False)
+        one.nan_to_num_(0.0, 0.0, 0.0)
+        distance.nan_to_num_(0.0, 0.0, 0.0)
+        largest = _largest(distance)
+    size = one.abs()
+    relative, absolute = CLOSE.get(mine.dtype, (0.0, 0.0))
+    steps = FLOOR_STEPS * torch.finfo(mine.dtype).eps
+    is_close = largest == 0 or _largest(distance.sub(size, alpha=relative)) <= absolute
+    excess = 0.0 if is_close else max(_largest(distance.sub_(size, alpha=steps)), 0.0)
+    return _Distance(largest, excess, is_close)
+
+
+def _largest(value: torch.Tensor) -> float:
+    return float(value.max()) if value.numel() else 0.0
+
+
+def _shown(place: Tile, value: torch.Tensor) -> str:
+    """Return the tile as an index: empty if it is the whole value."""
+    if not value.dim() or place.length == value.shape[place.dim]:
+        return ""
+    return f"[{':, ' * place.dim}{place.start}:{place.start + place.length}]"
