@@ -26,6 +26,7 @@ from inductoscope.inside.compare.values import (
     copy_values,
     generator_states,
     memory_of,
+    passing_over_errors,
     same_generators,
     same_transforms,
 )
@@ -323,11 +324,10 @@ class ValuesInStep(Interpreter):
             # The kernel has read what compiled code has rounded in its own way.
             moved = {node: mode.moved(again.env[node]) for node in given if node in self._different}
             again.env.update(moved)
-        with contextlib.suppress(Exception), torch.no_grad(), same_generators(), mode:
+        with passing_over_errors(), torch.no_grad(), same_generators(), mode:
             for node in within:
                 again.env[node] = again.run_node(node)
-            return again.env[within[-1]]
-        return None
+        return again.env.get(within[-1])
 
 
 _SOME_ROUNDINGS = 4

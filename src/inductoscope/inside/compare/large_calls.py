@@ -35,6 +35,7 @@ from inductoscope.inside.compare.values import (
     input_name,
     is_plain,
     memory_of,
+    passing_over_errors,
     run,
     shared_copies,
 )
@@ -227,7 +228,7 @@ class LargeCall:
 
     def _run_again(self, mode: Any, keep: Callable[[str, Any], Any]) -> None:
         """Run the call in eager under a mode, if that is possible."""
-        with contextlib.suppress(Exception):
+        with passing_over_errors():
             self._run(as_function(self.module), keep, mode)
 
     # --- runs -------------------------------------------------------------------------------------

@@ -23,7 +23,8 @@ from inductoscope.inside.compare.bug_or_rounding import (
 )
 from inductoscope.inside.compare.reference import Tile, tiles
 
-_MOST_TILES = 3
+# Parts of a value that are judged in full, and the elements of one.
+_MOST_PARTS, _PART = 3, 1 << 16
 
 
 @dataclass
@@ -37,7 +38,7 @@ class ValueInTiles:
     excess: float = 0.0
     largest: float = 0.0
     noise: float = 0.0
-    # The worst tiles of the compiled value, each with its excess, and the same tiles of samples.
+    # Parts of the worst tiles of the compiled value, each with its excess, and those of samples.
     worst: list[tuple[float, Tile, torch.Tensor]] = field(default_factory=list)
     samples: list[list[torch.Tensor]] = field(default_factory=list)
 
@@ -52,9 +53,10 @@ class ValueInTiles:
                 continue
             self.is_close = False
             self.excess = max(self.excess, distance.excess)
-            if len(self.worst) < _MOST_TILES or distance.excess > self.worst[-1][0]:
-                self.worst.append((distance.excess, place, other.to("cpu", copy=True)))
-                self.worst = sorted(self.worst, key=lambda item: -item[0])[:_MOST_TILES]
+            if len(self.worst) < _MOST_PARTS or distance.excess > self.worst[-1][0]:
+                part = _part_around(place, other, distance.worst)
+                self.worst.append((distance.excess, part, part.of(value).clone()))
+                self.worst = sorted(self.worst, key=lambda item: -item[0])[:_MOST_PARTS]
 
     def take_sample(self, value: torch.Tensor) -> None:
         """Measure the noise of a sample, and keep its part of the worst tiles."""
@@ -66,7 +68,7 @@ class ValueInTiles:
         self.samples.append(self.parts_of(value))
 
     def parts_of(self, value: torch.Tensor) -> list[torch.Tensor]:
-        return [place.of(value).to("cpu", copy=True) for _, place, _ in self.worst]
+        return [place.of(value).clone() for _, place, _ in self.worst]
 
     @property
     def is_explained(self) -> bool:
@@ -91,7 +93,7 @@ class ValueInTiles:
         for number, (_, place, compiled) in enumerate(self.worst):
             judged = judge_tensor(
                 f"{name}{_shown(place, self.eager)}",
-                place.of(self.eager).cpu(),
+                place.of(self.eager).to(compiled.device),
                 compiled,
                 references[number] if references else None,
                 [parts[number] for parts in self.samples],
@@ -117,6 +119,8 @@ class _Distance:
     # The largest distance beyond a few units in the last place.
     excess: float
     is_close: bool
+    # The place of that element, in a flat view.
+    worst: int = 0
 
 
 def _distance(mine: torch.Tensor, other: torch.Tensor) -> _Distance:
@@ -125,7 +129,7 @@ def _distance(mine: torch.Tensor, other: torch.Tensor) -> _Distance:
     if not mine.dtype.is_floating_point:
         is_equal = torch.equal(mine, other)
         far = 0.0 if is_equal else math.inf
-        return _Distance(far, far, is_equal)
+        return _Distance(far, far, is_equal, _place_of_largest(mine != other))
     wide = torch.float64 if mine.dtype is torch.float64 else torch.float32
     one, two = mine.to(wide), other.to(wide)
     distance = (two - one).abs_()
@@ -133,8 +137,9 @@ def _distance(mine: torch.Tensor, other: torch.Tensor) -> _Distance:
     if not math.isfinite(largest):
         one = one.clone()
         alike = (one == two) | (one.isnan() & two.isnan())
-        if bool((~(one.isfinite() & two.isfinite()) & ~alike).any()):
-            return _Distance(math.inf, math.inf, is_close=False)
+        odd = ~(one.isfinite() & two.isfinite()) & ~alike
+        if bool(odd.any()):
+            return _Distance(math.inf, math.inf, is_close=False, worst=_place_of_largest(odd))
         one.nan_to_num_(0.0, 0.0, 0.0)
         distance.nan_to_num_(0.0, 0.0, 0.0)
         largest = _largest(distance)
@@ -142,12 +147,28 @@ def _distance(mine: torch.Tensor, other: torch.Tensor) -> _Distance:
     relative, absolute = CLOSE.get(mine.dtype, (0.0, 0.0))
     steps = FLOOR_STEPS * torch.finfo(mine.dtype).eps
     is_close = largest == 0 or _largest(distance.sub(size, alpha=relative)) <= absolute
-    excess = 0.0 if is_close else max(_largest(distance.sub_(size, alpha=steps)), 0.0)
-    return _Distance(largest, excess, is_close)
+    if is_close:
+        return _Distance(largest, 0.0, is_close)
+    beyond = distance.sub_(size, alpha=steps)
+    return _Distance(largest, max(_largest(beyond), 0.0), is_close, _place_of_largest(beyond))
 
 
 def _largest(value: torch.Tensor) -> float:
     return float(value.max()) if value.numel() else 0.0
+
+
+def _place_of_largest(value: torch.Tensor) -> int:
+    return int(value.to(torch.float32).argmax()) if value.numel() else 0
+
+
+def _part_around(tile: Tile, value: torch.Tensor, worst: int) -> Tile:
+    """Return the part of a tile around an element, which is given as its place in a flat view."""
+    if not value.dim():
+        return tile
+    within = int(torch.unravel_index(torch.tensor(worst), value.shape)[tile.dim])
+    length = max(1, min(tile.length, tile.length * _PART // max(value.numel(), 1)))
+    start = min(max(within - length // 2, 0), tile.length - length)
+    return Tile(tile.dim, tile.start + start, length)
 
 
 def _shown(place: Tile, value: torch.Tensor) -> str:

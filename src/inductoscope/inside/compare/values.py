@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+import traceback
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -211,6 +212,18 @@ def run(
         same,
         seconds,
     )
+
+
+@contextlib.contextmanager
+def passing_over_errors() -> Iterator[None]:
+    """Pass over errors inside the block, and release the tensors that their frames hold.
+
+    Otherwise only the garbage collector would, which does not know how large they are.
+    """
+    try:
+        yield
+    except Exception as error:
+        traceback.clear_frames(error.__traceback__)
 
 
 def output_name(number: int) -> str:
