@@ -57,6 +57,7 @@ EVERYDAY: dict[str, tuple[str, ...]] = {
         "doctor/test_python_text.py",
         "doctor/test_verify.py",
     ),
+    "doctor: a large model": ("doctor/test_large_calls.py",),
     "doctor: the verdict": ("doctor/test_verdict.py",),
     "doctor: the sentinel": (
         "doctor/test_sentinel_alarm.py::test_what_a_compiled_optimizer_writes",

@@ -1,0 +1,338 @@
+"""Calls that are too large to be copied: made again on the program's own tensors, in tiles.
+
+The tensors of most tests are small; what makes a call large is tried in whole programs at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.fx import GraphModule, symbolic_trace
+
+from inductoscope.inside.compare import reference
+from inductoscope.inside.compare.bug_or_rounding import EagerComparison
+from inductoscope.inside.compare.graphs import ValuesInStep
+from inductoscope.inside.compare.large_calls import LargeCall, is_lack_of_memory, written_inputs
+from inductoscope.inside.compare.value_in_tiles import ValueInTiles
+from inductoscope.inside.compare.values import memory_of
+from inductoscope.inside.doctor.large_checks import distinct_blocks
+from inductoscope.processes.status import _free_in_cgroups
+from support.graphs import captured, numbers
+from support.programs import Workplace
+
+Function = Callable[..., Any]
+
+
+@pytest.fixture(autouse=True)
+def _small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every tensor here has several tiles."""
+    monkeypatch.setattr(reference, "TILE", 100)
+    monkeypatch.setattr(reference, "_MANY", 100)
+
+
+# --- which inputs are copied: those that the graph writes to --------------------------------------
+
+
+def reads(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return x * 2 + y
+
+
+def adds_in_place(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    x.add_(y)
+    return x * 2
+
+
+def writes_through_a_view(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    x[0].data.copy_(y[0])
+    return x + y
+
+
+@pytest.mark.parametrize(
+    ("function", "written"),
+    [(reads, set()), (adds_in_place, {0}), (writes_through_a_view, {0})],
+)
+def test_operations_say_what_they_write_to(function: Function, written: set[int]) -> None:
+    arguments = numbers(4, 4), numbers(4, 4)
+    assert written_inputs(symbolic_trace(function), arguments) == written
+
+
+def test_a_view_of_a_written_input_is_written_to_as_well() -> None:
+    x = numbers(4, 4)
+    assert written_inputs(symbolic_trace(adds_in_place), (x, x[1])) == {0, 1}
+
+
+def test_only_written_inputs_are_copied_and_the_program_s_own_stay_as_they_were() -> None:
+    x, y = numbers(30, 30), numbers(30, 30).cos()
+    before = x.clone()
+    given: list[Any] = []
+
+    def compiled(*inputs: torch.Tensor) -> torch.Tensor:
+        given.append([memory_of(value) for value in inputs])
+        return adds_in_place(*inputs)
+
+    assert call_of(adds_in_place, x, y).beside_eager(compiled).comparison
+    assert given[0][0] != memory_of(x)
+    assert given[0][1] == memory_of(y)
+    assert torch.equal(x, before)
+
+
+# --- the judgement is the same as for small calls -------------------------------------------------
+
+
+def call_of(function: Function, *arguments: torch.Tensor, backward: bool = False) -> LargeCall:
+    module = captured(function, *arguments)
+    written = written_inputs(module, arguments)
+    assert written is not None
+    return LargeCall(module, arguments, written, backward)
+
+
+def compared(eager: Function, compiled: Function, *, backward: bool = False) -> EagerComparison:
+    x = numbers(30, 30).requires_grad_(backward)
+    found = call_of(eager, x, backward=backward).beside_eager(compiled).comparison
+    assert found is not None
+    return found
+
+
+def product(x: torch.Tensor) -> torch.Tensor:
+    return (x @ x.T).softmax(-1)
+
+
+def one_is_off(x: torch.Tensor) -> torch.Tensor:
+    found = product(x)
+    found[17, 3] += 0.01
+    return found
+
+
+def one_is_nan(x: torch.Tensor) -> torch.Tensor:
+    found = product(x)
+    found[17, 3] = torch.nan
+    return found
+
+
+def test_the_same_values_are_right_to_the_last_bit() -> None:
+    found = compared(product, product)
+    assert found.is_exact
+    assert not found.explained
+
+
+def test_another_order_of_a_sum_is_within_rounding() -> None:
+    found = compared(lambda x: x.sum() * 1000, lambda x: x.T.contiguous().sum(0).sum() * 1000)
+    assert not found.wrong
+
+
+@pytest.mark.parametrize(("compiled", "shown"), [(one_is_off, "index"), (one_is_nan, "nan")])
+def test_one_wrong_element_is_found_in_its_tile(compiled: Function, shown: str) -> None:
+    (wrong,) = compared(product, compiled).wrong
+    assert shown in wrong.text
+    assert wrong.text.startswith("output 0[")
+    assert "1 of" in wrong.text
+
+
+def test_a_wrong_integer_is_found() -> None:
+    (wrong,) = compared(lambda x: (x > 0).int(), lambda x: (x > 0.5).int()).wrong
+    assert "which rounding does not explain" in wrong.text
+
+
+def test_a_wrong_gradient_is_found_though_the_output_is_right() -> None:
+    def compiled(x: torch.Tensor) -> torch.Tensor:
+        return x.sin() + (x.cos() - x.cos().detach())
+
+    found = compared(lambda x: x.sin(), compiled, backward=True)
+    assert [item.where.partition("[")[0] for item in found.wrong] == ["gradient of input 0"]
+
+
+def test_another_shape_is_wrong() -> None:
+    (wrong,) = compared(product, lambda x: product(x)[:1]).wrong
+    assert wrong.kind == "shape"
+
+
+def test_a_write_to_an_input_that_eager_only_reads_is_wrong() -> None:
+    (wrong,) = compared(lambda x: x * 2, lambda x: x.mul_(2)).wrong
+    assert wrong.text == "compiled code writes to input 0, which eager only reads"
+
+
+def test_noise_is_measured_once_and_serves_later_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs: list[int] = []
+    again = LargeCall._run_again
+
+    def counted(self: LargeCall, mode: Any, keep: Any) -> None:
+        runs.append(1)
+        again(self, mode, keep)
+
+    monkeypatch.setattr(LargeCall, "_run_again", counted)
+    x, noise = numbers(30, 30), dict[str, float]()
+    function = lambda x: (x @ x.T) * 1000  # noqa: E731
+    module = captured(function, x)
+    for _ in range(2):
+        call = LargeCall(module, (x,), frozenset(), backward=False, known_noise=noise)
+        found = call.beside_eager(lambda x: function(x) * (1 + 1.5e-6)).comparison
+        assert found is not None
+        assert found.is_within_rounding
+    assert len(runs) == 1
+
+
+def test_values_of_any_shape_are_covered_by_their_tiles() -> None:
+    for shape in [(), (0,), (3,), (1000,), (2, 1000), (1000, 2), (1, 7, 300), (3, 1, 1)]:
+        value = torch.zeros(shape)
+        for place in reference.tiles(value):
+            place.of(value).add_(1)
+        assert bool((value == 1).all()), shape
+
+
+def test_infinity_on_both_sides_is_no_difference() -> None:
+    seen = ValueInTiles(torch.tensor([1.0, torch.inf, torch.nan]))
+    seen.take_compiled(torch.tensor([1.0, torch.inf, torch.nan]))
+    assert seen.is_close
+
+
+# --- values in step with compiled code ------------------------------------------------------------
+
+
+def test_a_value_is_released_when_no_later_comparison_needs_it() -> None:
+    def chain(x: torch.Tensor) -> torch.Tensor:
+        return x.sin().cos().tanh()
+
+    x = numbers(4)
+    module = captured(chain, x)
+    names = [node.name for node in module.graph.nodes if node.op.startswith("call")]
+    compared = [(name, {before}) for before, name in zip(["x", *names], names, strict=False)]
+    values = ValuesInStep(module, [x], {}, compared)
+    made = x
+    for name, function in zip(names, (torch.sin, torch.cos, torch.tanh), strict=True):
+        made = function(made)
+        assert torch.equal(values.value(name), made)
+        buffer = torch.zeros(4)
+        values.took_from(name, buffer)
+        assert torch.equal(buffer, made), "the next kernel reads what eager reads"
+    assert not [node for node in values.env if node.op.startswith("call")]
+
+
+# --- parts of a large graph -----------------------------------------------------------------------
+
+
+class Layers(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(4, 4) for _ in range(6))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            x = layer(x).relu()
+        return x.softmax(-1)
+
+
+def test_of_layers_that_are_alike_one_is_tried() -> None:
+    module: GraphModule = captured(Layers(), numbers(3, 4))
+    operations = [node for node in module.graph.nodes if node.op.startswith("call")]
+    assert len(operations) > 10
+    blocks = distinct_blocks(operations)
+    names = [str(node.target) for block in blocks for node in block]
+    assert len(names) < len(operations) / 2
+    assert any("softmax" in name for name in names)
+
+
+# --- memory ---------------------------------------------------------------------------------------
+
+
+def test_what_a_cgroup_leaves_counts_cached_files_as_free(tmp_path: Path) -> None:
+    files = {"memory.max": "1000", "memory.current": "900", "memory.stat": "inactive_file 50\n"}
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    old = tmp_path / "memory"
+    old.mkdir()
+    files = {
+        "memory.limit_in_bytes": "500",
+        "memory.usage_in_bytes": "100",
+        "memory.stat": "total_inactive_file 7\n",
+    }
+    for name, text in files.items():
+        (old / name).write_text(text)
+    left = set(_free_in_cgroups(tmp_path))
+    assert left <= {150, 407}
+    assert left
+
+
+@pytest.mark.parametrize(
+    ("error", "is_lack"),
+    [
+        (torch.OutOfMemoryError("CUDA out of memory"), True),
+        (MemoryError(), True),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried"), True),
+        (RuntimeError("shape mismatch"), False),
+    ],
+)
+def test_a_lack_of_memory_is_told_from_a_failure(error: Exception, is_lack: bool) -> None:
+    assert is_lack_of_memory(error) == is_lack
+
+
+# --- whole programs -------------------------------------------------------------------------------
+
+LARGE = """
+import resource
+import sys
+
+import torch
+
+
+class Layer(torch.nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.randn(size, size) / size**0.5)
+
+    def forward(self, x):
+        scale = torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6)
+        return x + torch.nn.functional.silu((x * scale) @ self.weight)
+
+
+torch.manual_seed(0)
+model = torch.nn.Sequential(*(Layer(7000) for _ in range(3)))
+with torch.no_grad():
+    print(torch.compile(model)(torch.randn(8, 7000)).sum().item())
+print("MiB", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10, file=sys.stderr)
+"""
+PLANT = """
+@staticmethod
+def rsqrt(x):
+    return f"1.25 / std::sqrt({x})"
+
+
+m.CppOverrides.rsqrt = rsqrt
+"""
+
+
+def memory_in(output: str) -> int:
+    return int(output.rpartition("MiB ")[2].split()[0])
+
+
+def test_a_model_of_half_a_gigabyte_is_checked_without_copies(workplace: Workplace) -> None:
+    workplace.write("large.py", LARGE)
+    plain = memory_in(workplace.run_plain("large.py").stderr)
+    run = workplace.doctor("large.py")
+    assert (run.verdict["verdict"], run.verdict["confidence"]) == ("clean", "proven")
+    output = (workplace.folder / "examination/doctor/output.txt").read_text()
+    assert memory_in(output) < 1.1 * plain + 1024
+
+
+def test_a_fault_in_it_is_named_and_proven_in_a_part_of_the_graph(workplace: Workplace) -> None:
+    workplace.write("large.py", LARGE)
+    plant = workplace.plant("torch._inductor.codegen.cpp", PLANT)
+    found = workplace.doctor("large.py", **plant).verdict
+    assert (found["verdict"], found["stage"], found["confidence"]) == (
+        "wrong-result",
+        "codegen",
+        "proven",
+    )
+    assert "rsqrt" in str(found["culprit"])
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    """As in every program under the doctor: a fork has no other threads."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
