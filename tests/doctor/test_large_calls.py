@@ -142,7 +142,7 @@ def test_a_wrong_gradient_is_found_though_the_output_is_right() -> None:
         return x.sin() + (x.cos() - x.cos().detach())
 
     found = compared(lambda x: x.sin(), compiled, backward=True)
-    assert [item.where.partition("[")[0] for item in found.wrong] == ["gradient of input 0"]
+    assert [item.where.startswith("gradient") for item in found.wrong] == [True]
 
 
 def test_another_shape_is_wrong() -> None:
