@@ -260,6 +260,10 @@ class UsualRounding(PerturbedRounding):
 
 # Elements of all arguments beyond which an operation is perturbed in tiles, and of one tile.
 _MANY, TILE = 1 << 18, 1 << 21
+# Operations that add terms one by one to memory of the result's precision.
+_SUMS_IN_OWN_PRECISION = {
+    "index_add", "scatter_add", "index_put", "embedding_dense_backward", "cumsum", "cumprod", "prod",
+}  # fmt: skip
 # Operations whose results are among their arguments.
 _SELECTIONS = {
     "relu", "clamp", "clamp_min", "clamp_max", "where", "embedding", "index", "index_select",
@@ -308,11 +312,16 @@ def _elements_of(args: Any) -> int:
 
 
 def _share_of_sum(result: _Result) -> float:
-    """Return the possible error of a sum as a part of the size of its terms; 0 if it is no sum."""
+    """Return the possible error of a sum as a part of the size of its terms; 0 if it is no sum.
+
+    Sums of lower precisions are computed in float32, and rounded once. In a deep model, more would
+    explain any result.
+    """
     name, value = _name(result.func), result.value
     if name not in _SUMS:
         return 0.0
-    share = float(torch.finfo(value.dtype).eps * _terms(result.args, value) ** (1 / 3))
+    sums_as = value.dtype if name in _SUMS_IN_OWN_PRECISION else torch.float32
+    share = float(torch.finfo(sums_as).eps * _terms(result.args, value) ** (1 / 3))
     is_bias = _is_backward(result) and result.number == _GRAD_BIAS
     if not is_bias and may_use_tf32(name, value):
         share = max(share, 2 * _TF32 / max(_terms_of_product(result), 1.0) ** 0.5)
