@@ -350,14 +350,18 @@ class WatchedGraph:
         found: dict[str, tuple[str, set[str]]] = {}
         # A buffer without a node stands for the nodes that its own kernel reads.
         known: dict[str, set[str]] = {}
+        # What reads no buffer may read memory that the last kernel has filled.
+        before_last, last = set[str](), set[str]()
         for buffers in reports:
             made = [name for name in buffers if name not in known]
             sources = self._read_for(made).union(buffers).difference(made)
-            read = set().union(*(known.get(name, ()) for name in sources))
+            read = set().union(*(known.get(name, ()) for name in sources)) or before_last
+            before_last, last = before_last | last, set()
             for name in buffers:
                 node = self.origins.get(name, (None, ()))[0]
                 if name in made:
                     known[name] = {node} if node else read
+                    last |= known[name]
                 if node and (name in made or name in self.rewritten):
                     found.setdefault(name, (node, set()))[1].update(read - {node})
         return [*found.values()]
