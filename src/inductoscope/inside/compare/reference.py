@@ -219,13 +219,9 @@ class PerturbedRounding(TorchDispatchMode):
 
     def _magnitude(self, result: _Result) -> torch.Tensor:
         """Return the possible rounding error of an operation's result."""
-        eps = torch.finfo(result.value.dtype).eps
-        is_sum = _name(result.func) in _SUMS
-        steps = _terms(result.args, result.value) ** (1 / 3) if is_sum else 1.0
-        magnitude: torch.Tensor = result.value.abs().float() * eps
-        if steps > 1.0:
-            magnitude = magnitude.maximum(_size_of_sum(result) * eps * steps)
-        return _at_least_tf32(magnitude, result)
+        magnitude: torch.Tensor = result.value.abs().float() * torch.finfo(result.value.dtype).eps
+        share = _share_of_sum(result)
+        return magnitude.maximum(_size_of_sum(result) * share) if share else magnitude
 
     def _random(self, like: torch.Tensor) -> torch.Tensor:
         """Return random numbers between -1 and 1."""
@@ -260,9 +256,12 @@ class UsualRounding(PerturbedRounding):
 
 # Elements of all arguments beyond which an operation is perturbed in tiles, and of one tile.
 _MANY, TILE = 1 << 18, 1 << 21
+# Roundings of partial sums in the result's precision, of which errors cancel in part.
+_PARTIAL_SUMS = 2
 # Operations that add terms one by one to memory of the result's precision.
 _SUMS_IN_OWN_PRECISION = {
-    "index_add", "scatter_add", "index_put", "embedding_dense_backward", "cumsum", "cumprod", "prod",
+    "index_add", "scatter_add", "index_put", "embedding_dense_backward", "cumsum", "cumprod",
+    "prod",
 }  # fmt: skip
 # Operations whose results are among their arguments.
 _SELECTIONS = {
@@ -312,18 +311,22 @@ def _elements_of(args: Any) -> int:
 
 
 def _share_of_sum(result: _Result) -> float:
-    """Return the possible error of a sum as a part of the size of its terms; 0 if it is no sum.
+    """Return the possible error of a sum as a part of the size of its terms; 0 if it has one term.
 
-    Sums of lower precisions are computed in float32, and rounded once. In a deep model, more would
-    explain any result.
+    A library computes sums of lower precisions in float32, and may round partial sums, which are as
+    large as the result usually is. More than that would explain anything in a deep model.
     """
     name, value = _name(result.func), result.value
-    if name not in _SUMS:
-        return 0.0
-    sums_as = value.dtype if name in _SUMS_IN_OWN_PRECISION else torch.float32
-    share = float(torch.finfo(sums_as).eps * _terms(result.args, value) ** (1 / 3))
-    is_bias = _is_backward(result) and result.number == _GRAD_BIAS
+    terms = _terms(result.args, value) if name in _SUMS else 1.0
+    eps, single = torch.finfo(value.dtype).eps, torch.finfo(torch.float32).eps
+    share = 0.0
+    if terms > 1 and (eps == single or name in _SUMS_IN_OWN_PRECISION):
+        share = float(eps * terms ** (1 / 3))
+    elif terms > 1:
+        share = float(max(single * terms ** (1 / 3), _PARTIAL_SUMS * eps / terms**0.5))
+    is_bias = _is_backward(result) and result.number == _GRAD_BIAS  # A sum without products.
     if not is_bias and may_use_tf32(name, value):
+        # The factors are rounded either way, so that errors cancel in part.
         share = max(share, 2 * _TF32 / max(_terms_of_product(result), 1.0) ** 0.5)
     return share
 

@@ -25,7 +25,7 @@ from inductoscope.inside.doctor.program_copy import run_forking
 from inductoscope.inside.scope import SCOPE, say
 from inductoscope.inside.search.candidate import Candidate, has_transforms
 from inductoscope.inside.search.failure_signature import failure_of_signal
-from inductoscope.inside.search.forks import Forks
+from inductoscope.inside.search.forks import Forks, can_fork
 from inductoscope.inside.search.location import first_wrong_own_kernel, location_of_answer
 from inductoscope.inside.search.oracle import Oracle
 from inductoscope.inside.search.shrink import all_resized
@@ -104,8 +104,11 @@ class LargeGraph:
         return None if failure is None else FailingCandidate(part, failure)
 
     def _smaller(self) -> FailingCandidate | None:
-        """Return the same graph on smaller inputs, if it is wrong there."""
-        for size in _SIZES:
+        """Return the same graph on smaller inputs, if it is wrong there.
+
+        Eager may refuse these, which costs a GPU the whole process.
+        """
+        for size in _SIZES if can_fork() else ():
             smaller = all_resized(self.whole, size)
             if smaller is None:
                 continue
