@@ -6,6 +6,7 @@ Prints numbers of each call. The architectures are the usual ones, without a lib
 from __future__ import annotations
 
 import argparse
+import itertools
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -152,7 +153,7 @@ class UNet(nn.Module):
         super().__init__()
         widths = [size.dim // 4, size.dim // 2, size.dim]
         self.stem = nn.Conv2d(3, widths[0], 3, 1, 1)
-        pairs = list(zip(widths, widths[1:], strict=False))
+        pairs = list(itertools.pairwise(widths))
         self.down = nn.ModuleList(Step(a, b) for a, b in pairs)
         self.middle = nn.ModuleList(Step(size.dim, size.dim) for _ in range(size.layers))
         self.attention = Attention(size.dim)

@@ -256,12 +256,18 @@ def nothing_found(case: ProgramCase) -> Verdict:
         + (f"; {count_of(uncompared, 'call')} could not be compared." if uncompared else "."),
         "likely" if uncompared else "proven",
     )
-    has_large = any("too large" in check.text for check in right)
+    large = [check for check in (*right, *rounding) if "too large to copy" in check.text]
     result.add(
         f"as in eager: {count_of(len(right), 'call')}; different within rounding: {len(rounding)}",
         "forward and backward, with types, shapes and written inputs; strides and shared memory "
-        "that differ are notes" + ("; large inputs: outputs alone" if has_large else ""),
+        "that differ are notes",
     )
+    if large:
+        result.add(
+            f"too large to copy: {count_of(len(large), 'call')}",
+            "made again with the program's own inputs, of which only those are copied that are "
+            f"written to{large[0].text.rpartition('too large to copy')[2]}",
+        )
     for text in case.recording.sizes_tried[:4]:
         result.add(f"right at other sizes that the export admits, too: {text}", "called in a fork")
     _add_uncompared(result, case)
