@@ -16,7 +16,12 @@ from torch.fx import GraphModule, symbolic_trace
 from inductoscope.inside.compare import reference
 from inductoscope.inside.compare.bug_or_rounding import EagerComparison
 from inductoscope.inside.compare.graphs import ValuesInStep
-from inductoscope.inside.compare.large_calls import LargeCall, is_lack_of_memory, written_inputs
+from inductoscope.inside.compare.large_calls import (
+    CannotJudge,
+    LargeCall,
+    is_lack_of_memory,
+    written_inputs,
+)
 from inductoscope.inside.compare.value_in_tiles import ValueInTiles
 from inductoscope.inside.compare.values import memory_of
 from inductoscope.inside.doctor.large_checks import distinct_blocks
@@ -145,6 +150,64 @@ def test_a_wrong_gradient_is_found_though_the_output_is_right() -> None:
     assert [item.where.startswith("gradient") for item in found.wrong] == [True]
 
 
+def test_a_gradient_has_a_reference_in_float64() -> None:
+    x = numbers(30, 30).requires_grad_()
+    call = call_of(product, x, backward=True)
+    call.beside_eager(lambda x: product(x) * (1 + 1e-5))
+    (name,) = [name for name in call._seen if name.startswith("gradient")]
+    assert name in call._more_about({name: call._seen[name]})
+
+
+def test_batch_norm_writes_to_its_statistics_though_no_schema_says_so() -> None:
+    norm = torch.nn.BatchNorm1d(30)
+    x = numbers(30, 30)
+
+    def function(x: torch.Tensor, mean: torch.Tensor, var: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.batch_norm(x, mean, var, training=True)
+
+    assert norm.running_mean is not None
+    assert norm.running_var is not None
+    arguments = x, norm.running_mean, norm.running_var
+    call = call_of(function, *arguments)
+    assert call.written == {1, 2}
+    found = call.beside_eager(function).comparison
+    assert found is not None
+    assert not found.wrong
+    assert not norm.running_mean.any(), "the program's own statistics stay as they were"
+
+
+def only_complex(x: torch.Tensor) -> torch.Tensor:
+    return torch.complex(x, x + 1)
+
+
+def wrong_complex(x: torch.Tensor) -> torch.Tensor:
+    found = only_complex(x)
+    found[29, 29] += 1
+    return found
+
+
+@pytest.mark.parametrize(
+    ("eager", "compiled"),
+    [
+        (only_complex, wrong_complex),
+        (lambda x: only_complex(x).conj(), lambda x: wrong_complex(x).conj()),
+        (lambda x: x.to(torch.float8_e5m2), lambda x: (x * 2).to(torch.float8_e5m2)),
+    ],
+    ids=["complex", "conjugated", "float8"],
+)
+def test_results_of_any_kind_are_compared(eager: Function, compiled: Function) -> None:
+    assert not compared(eager, eager).wrong
+    assert len(compared(eager, compiled).wrong) == 1
+
+
+def test_a_number_is_compared_as_well() -> None:
+    module = symbolic_trace(lambda x: (x * 2, 4))
+    call = LargeCall(module, (numbers(3),), frozenset(), backward=False)
+    found = call.beside_eager(lambda x: (x * 2, 99)).comparison
+    assert found is not None
+    assert [item.text for item in found.wrong] == ["output 1 is 99, in eager 4"]
+
+
 def test_another_shape_is_wrong() -> None:
     (wrong,) = compared(product, lambda x: product(x)[:1]).wrong
     assert wrong.kind == "shape"
@@ -173,6 +236,12 @@ def test_noise_is_measured_once_and_serves_later_calls(monkeypatch: pytest.Monke
         assert found is not None
         assert found.is_within_rounding
     assert len(runs) == 1
+
+
+def test_without_any_sample_of_rounding_nothing_is_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LargeCall, "_run_again", lambda self, mode, keep: None)
+    with pytest.raises(CannotJudge):
+        compared(product, lambda x: product(x) * (1 + 1e-3))
 
 
 def test_values_of_any_shape_are_covered_by_their_tiles() -> None:

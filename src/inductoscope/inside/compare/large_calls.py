@@ -9,15 +9,15 @@ like any other value, against float64 and samples of rounding.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import torch
 from torch.autograd.graph import saved_tensors_hooks
 from torch.fx import GraphModule
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_leaves
 
 from inductoscope.inside.compare.beside_eager import CallBesideEager
@@ -26,16 +26,17 @@ from inductoscope.inside.compare.bug_or_rounding import (
     EagerComparison,
     OutputDifference,
     comparison_of_metadata,
+    is_close,
 )
 from inductoscope.inside.compare.graphs import as_function, bytes_of
 from inductoscope.inside.compare.reference import LazyFloat64, RoundingInTiles
-from inductoscope.inside.compare.value_in_tiles import ValueInTiles
+from inductoscope.inside.compare.value_in_tiles import ValueInTiles, comparable
 from inductoscope.inside.compare.values import (
     Outcome,
     input_name,
     is_plain,
     memory_of,
-    passing_over_errors,
+    release_frames,
     run,
     shared_copies,
 )
@@ -86,12 +87,17 @@ class _Writes(TorchDispatchMode):
                 self._note((args, kwargs))
             return func(*args, **kwargs)
         for number, argument in enumerate(func._schema.arguments):
-            if argument.alias_info is not None and argument.alias_info.is_write:
+            is_write = argument.alias_info is not None and argument.alias_info.is_write
+            if is_write or argument.name in _WRITTEN_UNSAID:
                 self._note(args[number] if number < len(args) else kwargs.get(argument.name))
         return func(*args, **kwargs)
 
     def _note(self, given: Any) -> None:
         self.memories |= {memory_of(v) for v in tree_leaves(given) if isinstance(v, torch.Tensor)}
+
+
+# What batch norm updates, though the schemas of its operations do not say so.
+_WRITTEN_UNSAID = ("running_mean", "running_var")
 
 
 def _has_writing_graph(given: Any) -> bool:
@@ -102,8 +108,11 @@ def _has_writing_graph(given: Any) -> bool:
 # --- the call -------------------------------------------------------------------------------------
 
 _SAMPLES, _MOST_SAMPLES = 3, 20
-_MOST_DIFFERENCES = 4
 _SMALL = 1 << 20
+
+
+class CannotJudge(Exception):
+    """Raised if values differ, and no run tells how far rounding moves them."""
 
 
 @dataclass
@@ -121,12 +130,18 @@ class LargeCall:
 
     @cached_property
     def _in_eager(self) -> Outcome | Exception:
+        before = self._sums()
         try:
-            return self._run(as_function(self.module), self._keep)
+            found = self._run(as_function(self.module), self._keep)
+        except CannotJudge:
+            raise
         except Exception as error:
             if is_lack_of_memory(error):
                 raise
             return error
+        if self._sums() != before:
+            raise CannotJudge  # An operation writes to an input, and does not say so.
+        return found
 
     @property
     def eager(self) -> Outcome:
@@ -162,6 +177,8 @@ class LargeCall:
         in_eager, before = self.eager, self._sums()
         try:
             outcome = self._run(compiled, self._take("take_compiled"), saves_memory=False)
+        except CannotJudge:
+            raise
         except Exception as error:
             if is_lack_of_memory(error):
                 raise
@@ -171,14 +188,17 @@ class LargeCall:
         if changed or any(item.kind == "structure" for item in found.wrong):
             wrong = (*found.wrong, *map(_is_overwritten, changed))
             return CallBesideEager(EagerComparison(wrong=wrong), outcome.seconds)
+        numbers = tuple(_differing_numbers(in_eager, outcome))
+        found = replace(found, wrong=(*found.wrong, *numbers))
         return CallBesideEager(self._judged(found), outcome.seconds)
 
     def _judged(self, found: EagerComparison) -> EagerComparison:
         unlike = {name: seen for name, seen in self._seen.items() if not seen.is_close}
         self._sample(unlike)
-        open_ones = [name for name, seen in unlike.items() if not seen.is_explained]
-        worst = sorted(open_ones, key=lambda name: -unlike[name].excess)[:_MOST_DIFFERENCES]
+        worst = [name for name, seen in unlike.items() if not seen.is_explained]
         references = self._more_about({name: unlike[name] for name in worst})
+        if any(not unlike[name].samples and name not in references for name in worst):
+            raise CannotJudge
         wrong, explained = list(found.wrong), list[OutputDifference]()
         for name, seen in unlike.items():
             is_wrong, difference = False, seen.within_noise(name)
@@ -212,8 +232,9 @@ class LargeCall:
         """Repeat the call in eager, and return the worst tiles of these values in float64."""
         if not values:
             return {}
-        self._run_again(None, self._take("take_sample"))
-        if not all(seen.eager.dtype.is_floating_point for seen in values.values()):
+        if any(seen.samples for seen in values.values()):
+            self._run_again(None, self._take("take_sample"))
+        if not all(seen.is_measured for seen in values.values()):
             # Rounding upstream changes an integer in few samples.
             for seed in range(_SAMPLES, _MOST_SAMPLES):
                 self._run_again(RoundingInTiles(seed), self._take("take_sample"))
@@ -221,15 +242,19 @@ class LargeCall:
 
         def keep(name: str, value: Any) -> None:
             if name in values and isinstance(value, torch.Tensor):
-                found[name] = values[name].parts_of(value)
+                found[name] = values[name].parts_of(comparable(value))
 
         self._run_again(LazyFloat64(), keep)
         return found
 
     def _run_again(self, mode: Any, keep: Callable[[str, Any], Any]) -> None:
         """Run the call in eager under a mode, if that is possible."""
-        with passing_over_errors():
+        try:
             self._run(as_function(self.module), keep, mode)
+        except Exception as error:
+            if is_lack_of_memory(error):
+                raise
+            release_frames(error)
 
     # --- runs -------------------------------------------------------------------------------------
 
@@ -247,23 +272,40 @@ class LargeCall:
         def copy(values: Sequence[Any]) -> list[Any]:
             return shared_copies(values, self.written, dtype=dtype)
 
+        problems: list[Exception] = []
+
+        def kept(name: str, value: Any) -> Any:
+            try:
+                return keep(name, value)
+            except Exception as error:
+                if is_lack_of_memory(error):
+                    raise
+                problems.append(error)
+                return _form(value)
+
         with hooks or contextlib.nullcontext():
-            return run(
-                function, self.arguments, backward=self.backward, mode=mode, copy=copy, keep=keep
+            outcome = run(
+                function, self.arguments, backward=self.backward, mode=mode, copy=copy, keep=kept
             )
+        if problems:
+            raise CannotJudge from problems[0]
+        return outcome
 
     def _pack(self, value: torch.Tensor) -> Any:
         """Keep a tensor for the backward pass in main memory, unless it is an input."""
+        if not is_plain(value):
+            return value
         is_shared = memory_of(value) in self._shared_memories
         if is_shared or value.device.type == "cpu" or value.nbytes < _SMALL:
             return value
-        return value.device, value.to("cpu")
+        with _disable_current_modes():
+            return value.device, value.to("cpu")
 
     def _keep(self, name: str, value: Any) -> Any:
         """Keep a value of eager in main memory; return its form."""
         if not isinstance(value, torch.Tensor) or name in self._shared_names:
             return _form(value)
-        self._seen[name] = ValueInTiles(value.to("cpu") if is_plain(value) else value)
+        self._seen[name] = ValueInTiles(comparable(value).to("cpu"))
         return _form(value)
 
     def _take(self, how: str) -> Callable[[str, Any], Any]:
@@ -271,9 +313,10 @@ class LargeCall:
 
         def take(name: str, value: Any) -> Any:
             seen = self._seen.get(name)
-            is_tensor = isinstance(value, torch.Tensor)
-            if seen is not None and is_tensor and _is_alike(seen.eager, value):
-                getattr(seen, how)(value)
+            if seen is not None and isinstance(value, torch.Tensor):
+                other = comparable(value)
+                if _is_alike(seen.eager, other):
+                    getattr(seen, how)(other)
             return _form(value)
 
         return take
@@ -304,14 +347,18 @@ def is_lack_of_memory(error: BaseException) -> bool:
     """Check whether memory did not suffice, of a device or of the machine."""
     if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
         return True
-    return isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
+    return isinstance(error, RuntimeError) and any(text in str(error) for text in _LACKS)
+
+
+_LACKS = ("can't allocate memory", "CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
 
 
 def _unpack(kept: Any) -> torch.Tensor:
     if isinstance(kept, torch.Tensor):
         return kept
     device, value = kept
-    moved: torch.Tensor = value.to(device)
+    with _disable_current_modes():
+        moved: torch.Tensor = value.to(device)
     return moved
 
 
@@ -332,6 +379,13 @@ def _sum(value: torch.Tensor) -> int:
     whole = torch.empty(0, dtype=torch.uint8, device=value.device).set_(memory)
     words = whole[: 8 * count].view(torch.int64)
     return int(words.sum()) + int(whole[8 * count :].sum())
+
+
+def _differing_numbers(eager: Outcome, compiled: Outcome) -> Iterator[OutputDifference]:
+    pairs = zip(eager.named_values(), compiled.named_values(), strict=True)
+    for (name, one), (_, two) in pairs:
+        if not isinstance(one, torch.Tensor) and not is_close(one, two):
+            yield OutputDifference("value", name, f"{name} is {two!r}, in eager {one!r}")
 
 
 def _is_overwritten(number: int) -> OutputDifference:

@@ -13,7 +13,7 @@ import contextlib
 import itertools
 import warnings
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -25,6 +25,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 from inductoscope.inside.compare.values import (
     Outcome,
     generator_states,
+    memory_of,
     result_and_drawing,
     run,
     same_generators,
@@ -131,10 +132,16 @@ class LazyFloat64(Float64):
     """
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if is_view_operation(func):
+        # In a backward pass, autograd converts each gradient to the type of its input.
+        is_for_input = func is torch.ops.aten._to_copy.default and _is_in_backward()
+        if is_view_operation(func) or is_for_input:
             return func(*args, **(kwargs or {}))
         given = tree_map_only(torch.Tensor, _widened, (args, kwargs or {}))
         return super().__torch_dispatch__(func, types, *given)
+
+
+def _is_in_backward() -> bool:
+    return bool(torch._C._current_graph_task_id() != -1)
 
 
 def is_view_operation(func: Any) -> bool:
@@ -285,12 +292,13 @@ class RoundingInTiles(PerturbedRounding):
         if _aliases(func) or name in _UNINITIALISED or _elements_of(args) < _MANY:
             return super().__torch_dispatch__(func, types, args, kwargs)
         result, is_random = result_and_drawing(func, args, kwargs or {})
-        if not is_random and name not in _SELECTIONS:
-            for number, value in enumerate(
-                result if isinstance(result, (tuple, list)) else [result]
-            ):
-                if isinstance(value, torch.Tensor) and value.dtype in _LOW:
-                    self._perturb(_Result(func, args, value, number))
+        if is_random or name in _SELECTIONS:
+            return result
+        given = {memory_of(leaf) for leaf in tree_leaves((args, kwargs)) if _is_tensor(leaf)}
+        result = tree_map_only(torch.Tensor, lambda value: _own(value, given), result)
+        for number, value in enumerate(result if isinstance(result, (tuple, list)) else [result]):
+            if isinstance(value, torch.Tensor) and value.dtype in _LOW:
+                self._perturb(_Result(func, args, value, number))
         return result
 
     def _perturb(self, result: _Result) -> None:
@@ -304,6 +312,17 @@ class RoundingInTiles(PerturbedRounding):
                 magnitude = magnitude.maximum(place.of(size).abs().float() * factor)
             change = magnitude.nan_to_num_(0.0, 0.0, 0.0).mul_(self._random(part)).mul_(self._by)
             part.copy_(change.add_(part))
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, torch.Tensor)
+
+
+def _own(value: torch.Tensor, given: Collection[Any]) -> torch.Tensor:
+    """Return a result that can be changed in place: a copy, if it is an argument or overlaps."""
+    steps = zip(value.shape, value.stride(), strict=True) if value.layout is torch.strided else ()
+    is_spread = any(size > 1 and step == 0 for size, step in steps)
+    return value.clone() if is_spread or memory_of(value) in given else value
 
 
 def _elements_of(args: Any) -> int:
@@ -340,6 +359,8 @@ def _size_in_own_precision(result: _Result) -> torch.Tensor | None:
         )
         found = result.func(*sizes)
         found = found[result.number] if isinstance(found, (tuple, list)) else found
+    except (MemoryError, torch.OutOfMemoryError):
+        raise
     except Exception:
         return None
     is_alike = isinstance(found, torch.Tensor) and found.shape == result.value.shape

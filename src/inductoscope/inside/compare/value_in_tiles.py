@@ -60,7 +60,7 @@ class ValueInTiles:
 
     def take_sample(self, value: torch.Tensor) -> None:
         """Measure the noise of a sample, and keep its part of the worst tiles."""
-        for place in tiles(self.eager) if self.eager.dtype.is_floating_point else ():
+        for place in tiles(self.eager) if self.is_measured else ():
             other = place.of(value)
             mine = place.of(self.eager).to(other.device)
             noise = (other.float() - mine.float()).abs_().nan_to_num_(0.0, 0.0, 0.0)
@@ -75,10 +75,15 @@ class ValueInTiles:
         """Whether no element is farther from eager than the noise allows for any element."""
         return self.is_close or self.excess <= FLOOR_NOISE * self.noise
 
+    @property
+    def is_measured(self) -> bool:
+        """Whether distances count; otherwise, such as for integers, values have to be equal."""
+        return self.eager.dtype in CLOSE
+
     @cached_property
     def size(self) -> float:
         """The largest magnitude in eager."""
-        if not self.eager.dtype.is_floating_point:
+        if not self.is_measured:
             return 0.0
         parts = (
             place.of(self.eager).abs().nan_to_num(0.0, 0.0, 0.0) for place in tiles(self.eager)
@@ -113,6 +118,13 @@ class ValueInTiles:
         return OutputDifference("value", name, text, self.largest, FLOOR_NOISE * self.noise)
 
 
+def comparable(value: torch.Tensor) -> torch.Tensor:
+    """Return a dense tensor of real numbers in place of any other one."""
+    dense = value if value.layout is torch.strided else value.to_dense()
+    dense = dense.resolve_conj().resolve_neg()
+    return torch.view_as_real(dense) if dense.dtype.is_complex else dense
+
+
 @dataclass(frozen=True)
 class _Distance:
     largest: float
@@ -124,12 +136,13 @@ class _Distance:
 
 
 def _distance(mine: torch.Tensor, other: torch.Tensor) -> _Distance:
-    if mine.dtype.is_complex:
-        mine, other = torch.view_as_real(mine), torch.view_as_real(other)
-    if not mine.dtype.is_floating_point:
-        is_equal = torch.equal(mine, other)
+    if mine.dtype not in CLOSE:
+        if mine.dtype.is_floating_point:  # Of eight bits, which few operations support.
+            mine, other = mine.float(), other.float()
+        unlike = (mine != other) & ~((mine != mine) & (other != other))
+        is_equal = not bool(unlike.any())
         far = 0.0 if is_equal else math.inf
-        return _Distance(far, far, is_equal, _place_of_largest(mine != other))
+        return _Distance(far, far, is_equal, _place_of_largest(unlike))
     wide = torch.float64 if mine.dtype is torch.float64 else torch.float32
     one, two = mine.to(wide), other.to(wide)
     distance = (two - one).abs_()
@@ -144,7 +157,7 @@ def _distance(mine: torch.Tensor, other: torch.Tensor) -> _Distance:
         distance.nan_to_num_(0.0, 0.0, 0.0)
         largest = _largest(distance)
     size = one.abs()
-    relative, absolute = CLOSE.get(mine.dtype, (0.0, 0.0))
+    relative, absolute = CLOSE[mine.dtype]
     steps = FLOOR_STEPS * torch.finfo(mine.dtype).eps
     is_close = largest == 0 or _largest(distance.sub(size, alpha=relative)) <= absolute
     if is_close:

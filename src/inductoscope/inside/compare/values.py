@@ -223,7 +223,12 @@ def passing_over_errors() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        traceback.clear_frames(error.__traceback__)
+        release_frames(error)
+
+
+def release_frames(error: BaseException) -> None:
+    """Release what the frames of an error hold."""
+    traceback.clear_frames(error.__traceback__)
 
 
 def output_name(number: int) -> str:

@@ -30,6 +30,7 @@ from inductoscope.inside.compare.graphs import (
 )
 from inductoscope.inside.compare.kernels import KEPT_WRAPPERS
 from inductoscope.inside.compare.large_calls import (
+    CannotJudge,
     LargeCall,
     in_mebibytes,
     is_lack_of_memory,
@@ -364,6 +365,9 @@ class CheckedGraph:
             if not has_room_in_main_memory(call.kept_bytes):
                 raise MemoryError
             self._compare_large(call, compiled)
+        except CannotJudge:
+            text = f"{size}; values differ, and how far rounding moves them could not be tried"
+            self._notes.checked(self.calls, "skipped", text)
         except Exception as error:
             if not is_lack_of_memory(error):
                 raise

@@ -7,6 +7,7 @@ the values that it reads in the program's own call.
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -44,7 +45,8 @@ def death_in_fork(call: LargeCall, compiled: Callable[..., Any]) -> Failure | No
         return bool(run(compiled, call.arguments, backward=False, copy=copy))
 
     answer = Forks(workers=1, seconds=_SECONDS).ask(work)
-    return None if answer.signal is None else failure_of_signal(answer)
+    # The system may end a fork for its memory.
+    return None if answer.signal in (None, signal.SIGKILL) else failure_of_signal(answer)
 
 
 # --- a part of a large graph that fails alone -----------------------------------------------------
