@@ -9,7 +9,7 @@ like any other value, against float64 and samples of rounding.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -40,6 +40,7 @@ from inductoscope.inside.compare.values import (
     run,
     shared_copies,
 )
+from inductoscope.inside.memory_budget import has_room_in_main_memory
 from inductoscope.inside.search.candidate import writes_in_place
 
 # --- which inputs a graph writes to ---------------------------------------------------------------
@@ -266,7 +267,7 @@ class LargeCall:
         *,
         saves_memory: bool = True,
     ) -> Outcome:
-        hooks = saved_tensors_hooks(self._pack, _unpack) if saves_memory else None
+        hooks = saved_in_main_memory(self._shared.values()) if saves_memory else None
         dtype = torch.float64 if isinstance(mode, LazyFloat64) else None
 
         def copy(values: Sequence[Any]) -> list[Any]:
@@ -290,16 +291,6 @@ class LargeCall:
         if problems:
             raise CannotJudge from problems[0]
         return outcome
-
-    def _pack(self, value: torch.Tensor) -> Any:
-        """Keep a tensor for the backward pass in main memory, unless it is an input."""
-        if not is_plain(value):
-            return value
-        is_shared = memory_of(value) in self._shared_memories
-        if is_shared or value.device.type == "cpu" or value.nbytes < _SMALL:
-            return value
-        with _disable_current_modes():
-            return value.device, value.to("cpu")
 
     def _keep(self, name: str, value: Any) -> Any:
         """Keep a value of eager in main memory; return its form."""
@@ -330,10 +321,6 @@ class LargeCall:
     def _shared_names(self) -> set[str]:
         return {input_name(number) for number in self._shared}
 
-    @cached_property
-    def _shared_memories(self) -> set[Any]:
-        return {memory_of(value) for value in self._shared.values()}
-
     def _sums(self) -> dict[int, int]:
         """Return a sum of the bytes of every shared input, which a write changes."""
         return {n: _sum(value) for n, value in self._shared.items() if is_plain(value)}
@@ -353,13 +340,28 @@ def is_lack_of_memory(error: BaseException) -> bool:
 _LACKS = ("can't allocate memory", "CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
 
 
-def _unpack(kept: Any) -> torch.Tensor:
-    if isinstance(kept, torch.Tensor):
-        return kept
-    device, value = kept
-    with _disable_current_modes():
-        moved: torch.Tensor = value.to(device)
-    return moved
+def saved_in_main_memory(inputs: Iterable[Any]) -> saved_tensors_hooks:
+    """Return hooks that keep tensors for the backward pass in main memory, except for inputs."""
+    shared = {memory_of(value) for value in inputs if isinstance(value, torch.Tensor)}
+
+    def pack(value: torch.Tensor) -> Any:
+        is_on_device = is_plain(value) and value.device.type != "cpu"
+        if not is_on_device or memory_of(value) in shared or value.nbytes < _SMALL:
+            return value
+        if not has_room_in_main_memory(value.nbytes):
+            raise MemoryError
+        with _disable_current_modes():
+            return value.device, value.to("cpu")
+
+    def unpack(kept: Any) -> torch.Tensor:
+        if isinstance(kept, torch.Tensor):
+            return kept
+        device, value = kept
+        with _disable_current_modes():
+            moved: torch.Tensor = value.to(device)
+        return moved
+
+    return saved_tensors_hooks(pack, unpack)
 
 
 def _form(value: Any) -> Any:
