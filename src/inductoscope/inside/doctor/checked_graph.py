@@ -80,6 +80,7 @@ from inductoscope.inside.search.forks import can_fork, can_fork_alone
 from inductoscope.inside.search.other_sizes import call_at_other_sizes
 from inductoscope.inside.search.placement import kept_in_main_memory
 from inductoscope.inside.search.program_state import inductor_settings
+from inductoscope.inside.time_share import TimeShare
 from inductoscope.recording.events import (
     NAN_LIKELY,
     NAN_REFUSED,
@@ -97,6 +98,11 @@ from inductoscope.recording.events import (
 from inductoscope.torch_facts.stages import JUST_IN_TIME
 
 _SMALL = 64 << 20
+# Beyond the calls that are checked in any case, of each graph.
+_MOST_MORE_CALLS = 1000
+# The time of checks of further calls, in all graphs of a process.
+MORE_CALLS = TimeShare(0.25)
+MORE_CALLS.start()
 
 
 def compile_checked_graph(
@@ -170,6 +176,9 @@ class CheckedGraph:
     # Whether a package takes inputs of other sizes; None if no others are tried.
     admits: Callable[[Sequence[Any]], bool] | None = None
     _is_checking: bool = False
+    _has_unchecked_calls: bool = False
+    # Seconds that the latest check took.
+    _cost: float = 0.0
     # The call being checked, in main memory, and what it did in a fork.
     _spare: Candidate | None = None
     _trial: CallTrial = field(default_factory=CallTrial)
@@ -223,13 +232,28 @@ class CheckedGraph:
             self._start_search(self.to_investigate, arguments, found)
         elif self.compiled is not None:
             self.calls += 1
-            if self.calls > self.instructions.calls:
-                if self.calls == self.instructions.calls + 1:
-                    SCOPE.emit(CallsUnchecked(compile=self.compile_id))
-            elif not has_room_for_copies(arguments, self.module):
-                self._check_large(arguments, self.compiled)
-            else:
-                self._check_beside_eager(arguments, self.compiled)
+            if self.calls <= self.instructions.calls:
+                self._check_call(arguments, self.compiled)
+            elif self._may_check_more():
+                with MORE_CALLS.spending():
+                    self._check_call(arguments, self.compiled)
+            elif not self._has_unchecked_calls:
+                self._has_unchecked_calls = True
+                SCOPE.emit(CallsUnchecked(compile=self.compile_id))
+
+    def _may_check_more(self) -> bool:
+        """Check whether another call may be checked, which may be the one that fails."""
+        is_wanted = self.instructions.calls > 0 and self.instructions.checks_more
+        is_one_of_few = self.calls <= self.instructions.calls + _MOST_MORE_CALLS
+        return is_wanted and is_one_of_few and MORE_CALLS.allows(self._cost)
+
+    def _check_call(self, arguments: tuple[Any, ...], compiled: Callable[..., Any]) -> None:
+        started = time.monotonic()
+        if has_room_for_copies(arguments, self.module):
+            self._check_beside_eager(arguments, compiled)
+        else:
+            self._check_large(arguments, compiled)
+        self._cost = time.monotonic() - started
 
     def _check_beside_eager(self, arguments: tuple[Any, ...], compiled: Callable[..., Any]) -> None:
         if self.outside:

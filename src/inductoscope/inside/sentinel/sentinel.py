@@ -6,7 +6,6 @@ import contextlib
 import os
 import random
 import shutil
-import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -53,6 +52,7 @@ from inductoscope.inside.sentinel.shadow import (
     tap_backward,
     trios_of,
 )
+from inductoscope.inside.time_share import TimeShare
 from inductoscope.recording.events import BiasFound, CallShadowed, ShadowsEnded
 
 # The number of recent calls whose graphs take part in the choice of what to shadow.
@@ -94,7 +94,7 @@ class Sentinel:
 
     def wants(self, graph: ShadowedGraph) -> bool:
         """Decide at random whether to shadow this call, within the time share."""
-        self.share.start()
+        self.share.start()  # Not before the first call, to exclude the time to compile.
         self._recent.append(id(graph))
         if self._is_working or not SCOPE.active or not self.share.allows(graph.cost):
             return False
@@ -432,38 +432,3 @@ class ShadowedGraph:
     def _turn_off(self, why: str) -> None:
         self.off = why
         SCOPE.emit(ShadowsEnded(compile=self.compile_id, text=why))
-
-
-# --- How much of the time the sentinel has seen it may spend --------------------------------------
-
-
-class TimeShare:
-    """Limits the time spent to a share of the time that the program had for itself."""
-
-    def __init__(self, share: float, clock: Callable[[], float] = time.perf_counter) -> None:
-        self._share, self._clock = share, clock
-        self._started: float | None = None
-        self.spent = 0.0
-
-    def start(self) -> None:
-        """Start the program's clock at the first call, which excludes the time to compile."""
-        if self._started is None:
-            self._started = self._clock()
-
-    @property
-    def seen(self) -> float:
-        """The seconds that the program had for itself."""
-        return 0.0 if self._started is None else self._clock() - self._started - self.spent
-
-    def allows(self, seconds: float) -> bool:
-        """Check whether this many more seconds stay within the share."""
-        return self.spent + seconds <= self._share * self.seen
-
-    @contextlib.contextmanager
-    def spending(self) -> Iterator[None]:
-        """Count the time of the block as spent."""
-        started = self._clock()
-        try:
-            yield
-        finally:
-            self.spent += self._clock() - started
