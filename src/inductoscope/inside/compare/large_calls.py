@@ -36,7 +36,7 @@ from inductoscope.inside.compare.values import (
     input_name,
     is_plain,
     memory_of,
-    release_frames,
+    passing_over_errors,
     run,
     shared_copies,
 )
@@ -122,7 +122,7 @@ class LargeCall:
 
     module: GraphModule
     arguments: Sequence[Any]
-    # The inputs that the graph writes to; they are copied for every run.
+    # The inputs that the graph writes to; after every run they are as they were before.
     written: frozenset[int]
     backward: bool
     # How far rounding has moved the values of an earlier call, as a part of their size.
@@ -156,14 +156,14 @@ class LargeCall:
 
     @property
     def kept_bytes(self) -> int:
-        """The bytes of eager's results: outputs, gradients, inputs that are written to."""
+        """The bytes that are kept in main memory: eager's results, and inputs to be restored."""
         outputs = self.module.graph.output_node().all_input_nodes
         found = sum(map(bytes_of, outputs))
         for number, value in enumerate(self.arguments):
             if isinstance(value, torch.Tensor) and value.requires_grad and self.backward:
                 found += value.nbytes
             if number in self.written:
-                found += value.nbytes
+                found += 2 * value.nbytes
         return found
 
     @property
@@ -249,13 +249,9 @@ class LargeCall:
         return found
 
     def _run_again(self, mode: Any, keep: Callable[[str, Any], Any]) -> None:
-        """Run the call in eager under a mode, if that is possible."""
-        try:
+        """Run the call in eager under a mode, if that is possible, and if memory suffices."""
+        with passing_over_errors():
             self._run(as_function(self.module), keep, mode)
-        except Exception as error:
-            if is_lack_of_memory(error):
-                raise
-            release_frames(error)
 
     # --- runs -------------------------------------------------------------------------------------
 
@@ -271,7 +267,10 @@ class LargeCall:
         dtype = torch.float64 if isinstance(mode, LazyFloat64) else None
 
         def copy(values: Sequence[Any]) -> list[Any]:
-            return shared_copies(values, self.written, dtype=dtype)
+            if dtype is not None:
+                return shared_copies(values, self.written, dtype=dtype)
+            given = shared_copies(values, self.written - self._restored.keys())
+            return [_written_to(v) if n in self._restored else v for n, v in enumerate(given)]
 
         problems: list[Exception] = []
 
@@ -284,7 +283,7 @@ class LargeCall:
                 problems.append(error)
                 return _form(value)
 
-        with hooks or contextlib.nullcontext():
+        with hooks or contextlib.nullcontext(), self._restoring():
             outcome = run(
                 function, self.arguments, backward=self.backward, mode=mode, copy=copy, keep=kept
             )
@@ -292,11 +291,28 @@ class LargeCall:
             raise CannotJudge from problems[0]
         return outcome
 
+    @cached_property
+    def _restored(self) -> dict[int, tuple[torch.Tensor, torch.Tensor]]:
+        """The memory of inputs that are written to, and what it held, kept in main memory."""
+        found = {n: _bytes(self.arguments[n]) for n in self.written if is_plain(self.arguments[n])}
+        return {n: (memory, memory.to("cpu", copy=True)) for n, memory in found.items()}
+
+    @contextlib.contextmanager
+    def _restoring(self) -> Iterator[None]:
+        """Let the block write to the program's own tensors."""
+        try:
+            yield
+        finally:
+            for memory, held in self._restored.values():
+                memory.copy_(held)
+
     def _keep(self, name: str, value: Any) -> Any:
         """Keep a value of eager in main memory; return its form."""
         if not isinstance(value, torch.Tensor) or name in self._shared_names:
             return _form(value)
-        self._seen[name] = ValueInTiles(comparable(value).to("cpu"))
+        kept = comparable(value)
+        written = {memory.untyped_storage()._cdata for memory, _ in self._restored.values()}
+        self._seen[name] = ValueInTiles(kept.to("cpu", copy=memory_of(kept) in written))
         return _form(value)
 
     def _take(self, how: str) -> Callable[[str, Any], Any]:
@@ -375,10 +391,19 @@ def _is_alike(one: torch.Tensor, two: torch.Tensor) -> bool:
     return one.shape == two.shape and one.dtype == two.dtype
 
 
+def _written_to(value: torch.Tensor) -> torch.Tensor:
+    """Return a tensor whose writes do not count as changes of the program's own."""
+    return value.data.requires_grad_(value.requires_grad)
+
+
+def _bytes(value: torch.Tensor) -> torch.Tensor:
+    """Return the whole memory of a tensor as bytes."""
+    return torch.empty(0, dtype=torch.uint8, device=value.device).set_(value.untyped_storage())
+
+
 def _sum(value: torch.Tensor) -> int:
-    memory = value.untyped_storage()
-    count = memory.nbytes() // 8
-    whole = torch.empty(0, dtype=torch.uint8, device=value.device).set_(memory)
+    whole = _bytes(value)
+    count = whole.numel() // 8
     words = whole[: 8 * count].view(torch.int64)
     return int(words.sum()) + int(whole[8 * count :].sum())
 
