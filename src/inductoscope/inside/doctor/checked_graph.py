@@ -18,7 +18,7 @@ import torch
 from torch.fx import GraphModule
 
 from inductoscope.doctor.failure import ERROR, LOST_CHECK, Failure
-from inductoscope.doctor.finding import PROGRAM, FailureFinding, Noticed
+from inductoscope.doctor.finding import PROGRAM, FailureFinding, Noticed, Reduction
 from inductoscope.doctor.instructions import MOVED, UNMOVED, Instructions
 from inductoscope.inside.compare.beside_eager import call_as_in_eager, call_beside_eager
 from inductoscope.inside.compare.bug_or_rounding import EagerComparison, described
@@ -476,6 +476,7 @@ class CheckedGraph:
             is_kept_call=bool(self.instructions.kept) and found is not None,
         )
         finding = FailureFinding().claimed(noticed).claimed(failure, PROGRAM)
+        finding = finding.claimed(Reduction(of=Candidate(self.module, arguments).size))
         if found is not None and found.location is not None:
             finding = finding.claimed(found.location, PROGRAM)
         # The program's own kernels were called with the call itself, not another candidate.
