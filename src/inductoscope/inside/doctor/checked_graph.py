@@ -227,9 +227,7 @@ class CheckedGraph:
         if self.calls == 0 and not self.flow:
             self.marks = marked_sizes(self.module, arguments)
         if self.to_investigate is not None:
-            kept = self._kept_call(arguments)
-            found = None if kept is None else FailingCandidate(kept, self.to_investigate)
-            self._start_search(self.to_investigate, arguments, found)
+            self._search_for(self.to_investigate, arguments)
         elif self.compiled is not None:
             self.calls += 1
             if self.calls <= self.instructions.calls:
@@ -240,6 +238,20 @@ class CheckedGraph:
             elif not self._has_unchecked_calls:
                 self._has_unchecked_calls = True
                 SCOPE.emit(CallsUnchecked(compile=self.compile_id))
+
+    def _search_for(self, failure: Failure, arguments: tuple[Any, ...]) -> None:
+        """Search for a failure of the compiler, or for one that was seen in an earlier run."""
+        kept = self._kept_call(arguments)
+        if kept is not None:
+            self._start_search(failure, arguments, FailingCandidate(kept, failure))
+            return
+        is_small = has_room_for_copies(arguments, self.module) or not self.instructions.investigate
+        written = None if is_small else written_inputs(self.module, arguments)
+        if written is None:
+            self._start_search(failure, arguments)
+        else:
+            backward = needs_backward(arguments)
+            self._search_part(failure, LargeCall(self.module, arguments, written, backward))
 
     def _may_check_more(self) -> bool:
         """Check whether another call may be checked, which may be the one that fails."""
@@ -410,12 +422,12 @@ class CheckedGraph:
             is_suspect = self._is_worth_a_look and not self.backend and can_fork_alone()
             death = death_in_fork(call, compiled) if is_suspect else None
             if death is not None:
-                self._start_search(death, tuple(call.arguments))
+                self._search_part(death, call)
             called = call.beside_eager(compiled)
         if called.error is not None:
             at_run = self.failure_at_run(called.error)
             self._stop_if_device_is_lost(at_run, called.error)
-            self._start_search(at_run, tuple(call.arguments))
+            self._search_part(at_run, call)
         comparison = called.comparison
         if comparison is None:
             return
@@ -432,8 +444,8 @@ class CheckedGraph:
     ) -> None:
         """Cut the graph to a part that is wrong alone, and search there."""
         whole = self._candidate(tuple(call.arguments))
-        large = LargeGraph(whole, call.written, compiled, self.folder)
-        location = large.first_wrong_kernel()
+        large = LargeGraph(whole, call.written, self.folder, failure)
+        location = large.first_wrong_kernel(compiled)
         part = large.failing_part(location) if failure is not None or location.kernel else None
         if part is not None:
             text = failure.text if failure is not None else location.text
@@ -443,6 +455,13 @@ class CheckedGraph:
             self._start_search(failure, whole.inputs)
         elif location.kernel:
             self._notes.difference(self.calls, "value", location.kernel, location.text)
+
+    def _search_part(self, failure: Failure, call: LargeCall) -> None:
+        """Search in the first block of a large graph that fails alike, or else in the graph."""
+        whole = self._candidate(tuple(call.arguments))
+        part = LargeGraph(whole, call.written, self.folder, failure).failing_part()
+        found = None if part is None else replace(part, failure=failure)
+        self._start_search(failure, whole.inputs if part is None else part.candidate.inputs, found)
 
     # --- to the search ------------------------------------------------------------------------
 
