@@ -97,7 +97,8 @@ def test_types_defaults_and_limits_are_those_of_the_options() -> None:
     assert found["calls"] == {
         "type": "integer",
         "default": 8,
-        "description": "Check the first N calls of each compiled graph, and more if that takes little time.",
+        "description": "Check the first N calls of each compiled graph, and more if that takes "
+        "little time.",
     }
     assert found["proofs"]["minimum"] == 1
     assert found["overhead"]["exclusiveMinimum"] == 0.0
