@@ -21,7 +21,7 @@ from inductoscope.doctor.symptom import says_the_same
 from inductoscope.doctor.verdict import Culprit, Verdict
 from inductoscope.model.entities import Compile, Recording
 from inductoscope.model.fx import read_graph
-from inductoscope.recording.events import OTHER_ERROR, OUTSIDE, Check
+from inductoscope.recording.events import ANSWERED, OTHER_ERROR, OUTSIDE, Check
 from inductoscope.recording.layout import signal_name
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.messages import OutOfMemory, last_lines
@@ -373,6 +373,11 @@ def what_was_not_checked(case: ProgramCase) -> Iterator[str]:
         ],
         "call",
     )
+    if answered := dict.fromkeys(c.compile for c in case.checks if ANSWERED in c.text):
+        yield (
+            f"what ranks send each other in {_graphs(list(answered))}: each rank repeats a call "
+            "alone, and gets back from a collective what it sends itself"
+        )
     checked = {check.compile for check in case.checks}
     compiled = dict.fromkeys(compile_.id for compile_ in recording.compiles if compile_.inductor)
     if never := [name for name in compiled if name not in checked]:

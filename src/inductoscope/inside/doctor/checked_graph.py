@@ -22,6 +22,7 @@ from inductoscope.doctor.finding import PROGRAM, FailureFinding, Noticed
 from inductoscope.doctor.instructions import MOVED, UNMOVED, Instructions
 from inductoscope.inside.compare.beside_eager import call_as_in_eager, call_beside_eager
 from inductoscope.inside.compare.bug_or_rounding import EagerComparison, described
+from inductoscope.inside.compare.collectives import ANSWERED_COLLECTIVES
 from inductoscope.inside.compare.graphs import (
     as_function,
     input_names,
@@ -76,11 +77,12 @@ from inductoscope.inside.search.failure_signature import (
     failure_of_error,
     stage_at_run,
 )
-from inductoscope.inside.search.forks import can_fork, can_fork_alone
+from inductoscope.inside.search.forks import can_fork
 from inductoscope.inside.search.other_sizes import call_at_other_sizes
 from inductoscope.inside.search.placement import kept_in_main_memory
 from inductoscope.inside.search.program_state import inductor_settings
 from inductoscope.recording.events import (
+    ANSWERED,
     NAN_LIKELY,
     NAN_REFUSED,
     OTHER_ERROR,
@@ -208,7 +210,8 @@ class CheckedGraph:
             return
         self._is_checking = True
         try:
-            SCOPE.guard(self._check, arguments)
+            with ANSWERED_COLLECTIVES.answering():
+                SCOPE.guard(self._check, arguments)
         finally:
             self._is_checking = False
             KEPT_WRAPPERS.let_go()
@@ -260,7 +263,7 @@ class CheckedGraph:
             return self._refused_in_eager(case.eager_error, case, compiled, arguments), None
         SCOPE.emit(EagerReturned(seconds=round(time.monotonic() - started, 3)))
         # The call is tried in a fork first, because a crash would kill the program.
-        is_suspect = self._is_worth_a_look and not self.backend and can_fork_alone()
+        is_suspect = self._is_worth_a_look and not self.backend and can_fork()
         self._trial = try_call(case, compiled) if is_suspect else CallTrial()
         if self._trial.failure is not None:
             return self._trial.failure, None
@@ -337,7 +340,7 @@ class CheckedGraph:
                 self._notes.difference(self.calls, "value", fault.kernel, fault.text)
         if not comparison.explained and self.calls == 1 and self._trial.may_differ:
             yield from failure_in_filled_memory(case, compiled, self._candidate(inputs))
-        if self.admits is not None and self._is_worth_a_look and can_fork_alone():
+        if self.admits is not None and self._is_worth_a_look and can_fork():
             # The package may be wrong only at other sizes that the export admits.
             found = call_at_other_sizes(self.module, compiled, inputs, self.admits)
             if found.called:
@@ -383,7 +386,7 @@ class CheckedGraph:
                 self._notes.checked(self.calls, "eager-fails", described(call.error_in_eager))
                 return
             SCOPE.emit(EagerReturned(seconds=round(call.eager.seconds, 3)))
-            is_suspect = self._is_worth_a_look and not self.backend and can_fork_alone()
+            is_suspect = self._is_worth_a_look and not self.backend and can_fork()
             death = death_in_fork(call, compiled) if is_suspect else None
             if death is not None:
                 self._start_search(death, tuple(call.arguments))
@@ -542,6 +545,7 @@ class CallNotes:
         self, call: int, comparison: EagerComparison, module: GraphModule, how: str = ""
     ) -> None:
         """Record a call that is not wrong: right, within rounding, or unsteady in eager."""
+        how += f"; {ANSWERED}" if ANSWERED_COLLECTIVES.count else ""
         if not comparison.explained:
             exact = "" if comparison.is_exact else ", not equal to the last bit"
             text = f"{comparison.values} values{exact}{how}"
