@@ -15,6 +15,7 @@ from inductoscope.analysis.rules.dynamo import ran_in_eager
 from inductoscope.doctor.alarm import Alarm
 from inductoscope.doctor.case import ProgramCase
 from inductoscope.doctor.failure import WRONG, Failure
+from inductoscope.doctor.instructions import CALLS_BY_EACH_RANK
 from inductoscope.doctor.runs import ProgramRun
 from inductoscope.doctor.slowness import LONGEST_TO_TIME, may_be_slower
 from inductoscope.doctor.symptom import says_the_same
@@ -366,6 +367,9 @@ def what_was_not_checked(case: ProgramCase) -> Iterator[str]:
     if recording.unchecked:
         graphs = _graphs(recording.unchecked)
         yield f"calls after the first {case.instructions.calls} of {graphs} (--calls checks more)"
+    if recording.shared:
+        shared = f"calls {CALLS_BY_EACH_RANK + 1} to {case.instructions.calls}"
+        yield f"{shared} of {_graphs(recording.shared)} in all ranks but one: the ranks share them"
     yield from _shortened(
         [
             f"call {check.call} of graph {check.compile}: {check.text}"

@@ -78,6 +78,9 @@ FOR_FORKS = {
 # The exit status of a process in which the doctor has found the failure.
 STOPPED = 75
 
+# How many calls of a graph each rank of a job checks before the ranks share the others.
+CALLS_BY_EACH_RANK = 2
+
 
 @dataclass(frozen=True)
 class Instructions:
@@ -85,6 +88,8 @@ class Instructions:
 
     # How many calls of each compiled graph are checked; 0 checks none.
     calls: int = 8
+    # Whether ranks share the checked calls, but for the first ones.
+    shares_calls: bool = True
     # The compile at which to stop and investigate, and the failure that was seen there.
     stop_at: str = ""
     failure: Failure | None = None

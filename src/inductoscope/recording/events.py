@@ -741,6 +741,12 @@ class CallsUnchecked(Event, kind="calls-unchecked"):
     compile: str
 
 
+class CallsShared(Event, kind="calls-shared"):
+    """A rank leaves calls of a graph to the other ranks, which check them."""
+
+    compile: str
+
+
 class SizesTried(Event, kind="sizes-tried"):
     """A package was called at sizes that the program does not use. text: which graph and sizes."""
 

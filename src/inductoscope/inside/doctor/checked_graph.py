@@ -8,6 +8,7 @@ the call. The first call that seems right is examined again, because it may be r
 from __future__ import annotations
 
 import contextlib
+import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,10 +20,10 @@ from torch.fx import GraphModule
 
 from inductoscope.doctor.failure import ERROR, LOST_CHECK, Failure
 from inductoscope.doctor.finding import PROGRAM, FailureFinding, Noticed
-from inductoscope.doctor.instructions import MOVED, UNMOVED, Instructions
+from inductoscope.doctor.instructions import CALLS_BY_EACH_RANK, MOVED, UNMOVED, Instructions
 from inductoscope.inside.compare.beside_eager import call_as_in_eager, call_beside_eager
 from inductoscope.inside.compare.bug_or_rounding import EagerComparison, described
-from inductoscope.inside.compare.collectives import ANSWERED_COLLECTIVES
+from inductoscope.inside.compare.collectives import ANSWERED_COLLECTIVES, is_one_of_several_ranks
 from inductoscope.inside.compare.graphs import (
     as_function,
     input_names,
@@ -88,6 +89,7 @@ from inductoscope.recording.events import (
     OTHER_ERROR,
     OUTSIDE,
     WRONG_OUTSIDE,
+    CallsShared,
     CallsUnchecked,
     Check,
     EagerReturned,
@@ -99,6 +101,8 @@ from inductoscope.recording.events import (
 from inductoscope.torch_facts.stages import JUST_IN_TIME
 
 _SMALL = 64 << 20
+# The graphs of a process are numbered: those of all ranks in the same order, as far as they agree.
+_NUMBERS = itertools.count()
 
 
 def compile_checked_graph(
@@ -172,12 +176,14 @@ class CheckedGraph:
     # Whether a package takes inputs of other sizes; None if no others are tried.
     admits: Callable[[Sequence[Any]], bool] | None = None
     _is_checking: bool = False
+    _has_left_calls: bool = False
     # The call being checked, in main memory, and what it did in a fork.
     _spare: Candidate | None = None
     _trial: CallTrial = field(default_factory=CallTrial)
 
     def __post_init__(self) -> None:
         self._notes = CallNotes(self.compile_id)
+        self._number = next(_NUMBERS)
         # How far rounding moves the results of a large call.
         self._known_noise: dict[str, float] = {}
 
@@ -229,10 +235,26 @@ class CheckedGraph:
             if self.calls > self.instructions.calls:
                 if self.calls == self.instructions.calls + 1:
                     SCOPE.emit(CallsUnchecked(compile=self.compile_id))
+            elif self._is_left_to_another_rank():
+                if not self._has_left_calls:
+                    self._has_left_calls = True
+                    SCOPE.emit(CallsShared(compile=self.compile_id))
             elif not has_room_for_copies(arguments, self.module):
                 self._check_large(arguments, self.compiled)
             else:
                 self._check_beside_eager(arguments, self.compiled)
+
+    def _is_left_to_another_rank(self) -> bool:
+        """Whether this call is checked by another rank, if all call the same graphs.
+
+        The first calls are checked by each, as a fault may exist on one of them alone. In the same
+        step, ranks check other graphs, so that none waits long for the others.
+        """
+        is_shared = self.calls > CALLS_BY_EACH_RANK and self.instructions.shares_calls
+        if not (is_shared and is_one_of_several_ranks()):
+            return False
+        turn = self.calls + self._number - torch.distributed.get_rank()
+        return turn % torch.distributed.get_world_size() != 0
 
     def _check_beside_eager(self, arguments: tuple[Any, ...], compiled: Callable[..., Any]) -> None:
         if self.outside:
