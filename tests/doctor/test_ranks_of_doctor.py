@@ -79,7 +79,7 @@ def test_a_fault_on_one_rank_of_four_is_named_with_that_rank(workplace: Workplac
     found = doctor(workplace, 4, script, **environment)
     assert (found.verdict["verdict"], found.verdict["stage"]) == ("wrong-result", "codegen")
     assert found.verdict["culprit"]["op"] == "aten.tanh.default"
-    assert "rank 2 of 4" in found.names
+    assert " on rank 2 of 4, because of aten.tanh" in found.verdict["summary"]
     output = Path(found.verdict["output"]).read_text()
     assert "Connection closed" not in output
     assert "ChildFailedError" not in output
