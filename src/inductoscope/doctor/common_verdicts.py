@@ -15,13 +15,14 @@ from inductoscope.analysis.rules.dynamo import ran_in_eager
 from inductoscope.doctor.alarm import Alarm
 from inductoscope.doctor.case import ProgramCase
 from inductoscope.doctor.failure import WRONG, Failure
+from inductoscope.doctor.instructions import CALLS_BY_EACH_RANK
 from inductoscope.doctor.runs import ProgramRun
 from inductoscope.doctor.slowness import LONGEST_TO_TIME, may_be_slower
 from inductoscope.doctor.symptom import says_the_same
 from inductoscope.doctor.verdict import Culprit, Verdict
 from inductoscope.model.entities import Compile, Recording
 from inductoscope.model.fx import read_graph
-from inductoscope.recording.events import OTHER_ERROR, OUTSIDE, Check
+from inductoscope.recording.events import ANSWERED, OTHER_ERROR, OUTSIDE, Check
 from inductoscope.recording.layout import signal_name
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.messages import OutOfMemory, last_lines
@@ -367,6 +368,9 @@ def what_was_not_checked(case: ProgramCase) -> Iterator[str]:
         graphs = _graphs(recording.unchecked)
         first = case.instructions.calls
         yield f"some calls of {graphs} after the first {first} (--calls checks more)"
+    if recording.shared:
+        shared = f"calls after the first {CALLS_BY_EACH_RANK} of {_graphs(recording.shared)}"
+        yield f"{shared} in all ranks but one: the ranks share them"
     yield from _shortened(
         [
             f"call {check.call} of graph {check.compile}: {check.text}"
@@ -374,6 +378,11 @@ def what_was_not_checked(case: ProgramCase) -> Iterator[str]:
         ],
         "call",
     )
+    if answered := dict.fromkeys(c.compile for c in case.checks if ANSWERED in c.text):
+        yield (
+            f"what ranks send each other in {_graphs(list(answered))}: each rank repeats a call "
+            "alone, and gets back from a collective what it sends itself"
+        )
     checked = {check.compile for check in case.checks}
     compiled = dict.fromkeys(compile_.id for compile_ in recording.compiles if compile_.inductor)
     if never := [name for name in compiled if name not in checked]:

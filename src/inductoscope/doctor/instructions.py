@@ -78,6 +78,9 @@ FOR_FORKS = {
 # The exit status of a process in which the doctor has found the failure.
 STOPPED = 75
 
+# How many calls of a graph each rank of a job checks before the ranks share the others.
+CALLS_BY_EACH_RANK = 2
+
 
 @dataclass(frozen=True)
 class Instructions:
@@ -87,6 +90,8 @@ class Instructions:
     calls: int = 8
     # Whether further calls are checked, as long as that takes little of the program's time.
     checks_more: bool = True
+    # Whether ranks share the checked calls, but for the first ones.
+    shares_calls: bool = True
     # The compile at which to stop and investigate, and the failure that was seen there.
     stop_at: str = ""
     failure: Failure | None = None

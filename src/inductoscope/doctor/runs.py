@@ -38,7 +38,7 @@ from inductoscope.launch.users_cache import CacheContent, cache_with, caches_wit
 from inductoscope.launch.users_cache import folder as users_folder
 from inductoscope.model.fold import load
 from inductoscope.processes.children import start_group
-from inductoscope.processes.ending import end_child
+from inductoscope.processes.ending import end_with_descendants, hold, processes_below
 from inductoscope.processes.stack_signal import written_stacks
 from inductoscope.processes.stacks import ask_for_stacks
 from inductoscope.processes.status import is_alive
@@ -219,7 +219,7 @@ def run_watched(
             listener.on_started()
             reason = _watch(child, followed, limits, is_checked=instructions.inside)
         finally:
-            end_child(child)
+            end_with_descendants(child)
             if reason is not _EndReason.INTERRUPTED:
                 followed.look(is_last=True)  # Nothing writes any more, so no claim is missed.
             finding = if_any_failure(followed.finding)
@@ -321,9 +321,12 @@ def _watch(
         followed.look()
         if followed.is_investigated:
             investigated = time.monotonic()
+            followed.hold_others()
             continue  # The investigation has its own limits.
         if not investigated and followed.finding.claims:
             investigated = time.monotonic()  # The investigation ended between two looks.
+        if investigated and followed.held:
+            return _EndReason.FOUND
         if investigated and time.monotonic() - investigated > _TIME_TO_END:
             return _EndReason.FOUND  # The finding is written; other processes may hang.
         if time.monotonic() - started > limits.seconds:
@@ -364,6 +367,8 @@ class FollowedRun:
         self._processes: dict[str, _Process] = {}
         self._verdicts: Counter[str] = Counter()
         self._investigator = 0
+        # Processes that were stopped in their places, because another one investigates.
+        self.held: set[int] = set()
         self._claims: list[tuple[float, Claim]] = []
         self.finding = FailureFinding()
         self.diagnosis: StallDiagnosis | None = None
@@ -407,6 +412,20 @@ class FollowedRun:
         """Whether a process of the program is investigating, for which others may wait."""
         return bool(self._investigator) and is_alive(self._investigator)
 
+    def hold_others(self) -> None:
+        """Hold the ranks that may wait for the one that investigates.
+
+        A collective that times out, or a rank that ends, would make the launcher end the others.
+        What has started the investigating process, or was started by it, goes on.
+        """
+        investigator = self._investigator
+        compiling = {r.pid for r in self._readers.values() if self._processes[r.name].has_compiled}
+        own = {investigator, *processes_below(investigator)}
+        for pid in filter(is_alive, compiling - self.held - own):
+            if investigator not in processes_below(pid):
+                hold(pid)
+                self.held.add(pid)
+
     @property
     def is_complete(self) -> bool:
         """Whether the first calls of every graph that is in use have been checked."""
@@ -448,6 +467,7 @@ class _Process:
 
     graphs: dict[str, _Calls] = field(default_factory=dict)
     has_ended: bool = False
+    has_compiled: bool = False
     _compiling: set[str] = field(default_factory=set)
     # Graphs that are compiled but not called yet, and those being compiled.
     _new: set[str] = field(default_factory=set)
@@ -457,6 +477,7 @@ class _Process:
         self._events += 1
         match event:
             case CompileStart():
+                self.has_compiled = True
                 self._compiling.add(event.compile)
             case GraphState(stage=stages.DYNAMO):
                 self._new.add(event.compile)

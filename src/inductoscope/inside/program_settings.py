@@ -101,6 +101,8 @@ def backend_of(output: Any) -> Any:
         inner = getattr(inner, "_torchdynamo_orig_backend", None) or getattr(
             inner, "_torchdynamo_orig_callable", inner
         )
+        # The optimizer of DistributedDataParallel splits a graph, and has the backend compile it.
+        inner = getattr(getattr(inner, "__self__", None), "backend_compile_fn", inner)
     return inner
 
 

@@ -27,6 +27,7 @@ from torch.fx import GraphModule
 
 from inductoscope.doctor.failure import NAN
 from inductoscope.inside.compare.bug_or_rounding import UNINITIALISED, UNREPEATABLE, judge
+from inductoscope.inside.compare.collectives import communicates
 from inductoscope.inside.compare.graphs import as_function, snapshot
 from inductoscope.inside.compare.kernels import KEPT_WRAPPERS
 from inductoscope.inside.compare.operators import first_false_declaration
@@ -243,10 +244,8 @@ def _why_never_kept(output: Any, graph: SuiteGraph) -> str:
         return "it is compiled autograd's"
     if getattr(output, "package", None) is not None:
         return "torch stores it in a package"
-    for node in graph.module.graph.nodes:
-        place = str(getattr(node.target, "__module__", ""))
-        if "c10d" in str(node.target) or place.startswith("torch.distributed"):
-            return "it communicates with other processes"
+    if communicates(graph.module):
+        return "it communicates with other processes"
     if graph.options.get("triton.cudagraphs", config.triton.cudagraphs):
         return "it runs as a CUDA graph"
     return ""

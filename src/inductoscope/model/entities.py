@@ -272,6 +272,8 @@ class Recording:
     callable_checks: tuple[CallableCheck, ...] = ()
     noted: tuple[NotedDifference, ...] = ()
     unchecked: tuple[str, ...] = ()
+    # The compiles whose calls were shared by the ranks of a job.
+    shared: tuple[str, ...] = ()
     # The other sizes at which the doctor has called packages.
     sizes_tried: tuple[str, ...] = ()
     # Packages with a copy of libstdc++, by file, with the lines that load them.

@@ -56,7 +56,8 @@ OF_PROCESS: frozenset[type[Event]] = frozenset(
         *(E.CompileStart, E.ExceptionUncaught, E.ProcessEnd, E.RecordingStopped, E.HookOff),
         *(E.HookError, E.TargetNoted, E.CppLibraryTaken, E.TorchImported, E.Launched, E.Exited),
         *(E.NativeEnd, E.LaunchConfigs, E.ChoiceStart, E.ChoiceEnd),
-        *(E.Check, E.CallableCheck, E.NotedDifference, E.CallsUnchecked, E.SizesTried),
+        *(E.Check, E.CallableCheck, E.NotedDifference, E.CallsUnchecked),
+        *(E.CallsShared, E.SizesTried),
     }
 )
 
@@ -96,6 +97,7 @@ def fold(reader: RecordingReader) -> Recording:
         callable_checks=_all(every, E.CallableCheck),
         noted=_all(every, E.NotedDifference),
         unchecked=_once(event.compile for event in _all(every, E.CallsUnchecked)),
+        shared=_once(event.compile for event in _all(every, E.CallsShared)),
         sizes_tried=_once(event.text for event in _all(every, E.SizesTried)),
         copies_of_cpp_library=tuple((e.package, e.source) for e in _all(every, E.CppLibraryTaken)),
         target_notes=tuple((event.compile, event.note) for event in _all(every, E.TargetNoted)),

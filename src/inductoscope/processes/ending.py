@@ -31,6 +31,19 @@ def end_child(child: subprocess.Popen[Any], *, grace: float = 0.0) -> int:
     return code
 
 
+def end_with_descendants(child: subprocess.Popen[Any]) -> int:
+    """End a child and all that it has started, also sessions of their own, such as ranks."""
+    below = processes_below(child.pid)
+    code = end_child(child)
+    end_started(below, grace=0.0)
+    return code
+
+
+def hold(pid: int) -> None:
+    """Stop a process in its place; it neither goes on nor waits in vain until it is ended."""
+    _send(pid, signal.SIGSTOP)
+
+
 def end_fork(pid: int, *, grace: float = 0.0) -> int:
     """End the process group of a forked child; return the status from os.waitpid."""
     _end_group(pid, grace)

@@ -709,6 +709,8 @@ REJECTED = "rejected"
 NAN_REFUSED, NAN_LIKELY = "nan-refused", "nan-likely"
 # Verdict on a call for which eager and compiled code raise errors of different types.
 OTHER_ERROR = "other-error"
+# Said of a call of which no other rank knows.
+ANSWERED = "collectives answered without the other ranks"
 # Verdict on a function that returns when compiled, though its Python code raises.
 NOT_RAISED = "not-raised"
 
@@ -735,6 +737,12 @@ class EagerReturned(Event, kind="eager-returned"):
 
 class CallsUnchecked(Event, kind="calls-unchecked"):
     """A graph has been called more often than calls are checked."""
+
+    compile: str
+
+
+class CallsShared(Event, kind="calls-shared"):
+    """A rank leaves calls of a graph to the other ranks, which check them."""
 
     compile: str
 

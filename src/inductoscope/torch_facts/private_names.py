@@ -190,7 +190,8 @@ torch._C: . DisableTorchFunction DispatchKey.BackendSelect _DisableAutocast _Var
     _set_print_stack_traces_on_fatal_signal set_num_threads
 torch._C._aoti: alloc_tensor_by_stealing_from_void_ptr unsafe_alloc_void_ptr_from_tensor
 torch._C._autograd: _profiler_enabled
-torch._C._distributed_c10d: ProcessGroup.unbox _create_work_from_future
+torch._C._distributed_c10d: FakeProcessGroup._create_internal ProcessGroup
+    ProcessGroup.BackendType.CUSTOM ProcessGroup.unbox _create_work_from_future
 torch._C._dynamo.guards: . _empty_strided_cpu _empty_strided_cuda
 torch._C._functorch: get_dynamic_layer_stack_depth is_functorch_wrapped_tensor
     pop_dynamic_layer_stack_and_undo_to_depth

@@ -90,7 +90,8 @@ def _summary(verdict: Verdict, finding: FailureFinding) -> str:
     noticed = finding.fact(Noticed)
     when = noticed.condition or (f"at {noticed.other_size}" if noticed.other_size else "")
     needed = ", and the program needs it as in eager" if finding.latest(NeededLayout) else ""
-    where = f"{_at(verdict)}{_who(verdict, finding)}{_stage_and_kernel(verdict, text)}"
+    rank = f" on {noticed.process}" if noticed.process.startswith("rank ") else ""
+    where = f"{_at(verdict)}{rank}{_who(verdict, finding)}{_stage_and_kernel(verdict, text)}"
     return f"{what}{where}: {f'{when}: ' if when else ''}{text}{needed}{_reduced(verdict)}"
 
 

@@ -99,16 +99,17 @@ def unchecked_call(case: ProgramCase) -> None:
     """A graph is wrong in a call that was not checked.
 
     Applies: The program failed, nothing was found, and some graphs were called more often than
-    calls are checked.
+    calls are checked, or ranks have shared the checks.
     Runs: The program in eager and, if it ends well there, once more with every call checked.
     Concludes: Nothing by itself: the next hypotheses judge what is found.
     How sure: As sure as those are.
     """
-    if not case.fails_unexplained or not case.recording.unchecked:
+    recording = case.recording
+    if not case.fails_unexplained or not (recording.unchecked or recording.shared):
         return
     if case.runs.in_eager_once().ending.exit_code != 0:
         return
-    instructions = replace(case.instructions, calls=_EVERY_CALL)
+    instructions = replace(case.instructions, calls=_EVERY_CALL, shares_calls=False)
     checked = count_of(case.instructions.calls, "call")
     run = case.runs.again(
         instructions, f"nothing is wrong in the first {checked}; checking every call"

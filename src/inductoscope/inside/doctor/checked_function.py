@@ -30,6 +30,7 @@ from torch.utils._pytree import tree_leaves
 from inductoscope.doctor.instructions import FUNCTION_SCRIPT, Instructions
 from inductoscope.errors import ToolFailure
 from inductoscope.inside.compare.bug_or_rounding import described
+from inductoscope.inside.compare.collectives import ANSWERED_COLLECTIVES
 from inductoscope.inside.doctor.program_copy import take_copy_before_compile
 from inductoscope.inside.repro.source_text import function_script
 from inductoscope.inside.scope import SCOPE
@@ -101,7 +102,8 @@ def checked_function(
         _thread.is_checking = True
         try:
             # Run it twice: values that differ anyway, such as a time, say nothing about Dynamo.
-            eager = [_in_eager(function, args, kwargs, folder) for _ in range(2)]
+            with ANSWERED_COLLECTIVES.answering():
+                eager = [_in_eager(function, args, kwargs, folder) for _ in range(2)]
             _thread.eager = eager
             take_copy_before_compile()
             with _shown_warnings() as shown:
@@ -197,9 +199,10 @@ def _in_eager(function: Callable[..., Any], args: Any, kwargs: Any, folder: Path
             raise
         except Exception as error:
             torch.save(_Raised(described(error)), path)
-            return True
+            return not ANSWERED_COLLECTIVES.count
         torch.save(_Returned(_values(result, args, kwargs), shown), path)
-        return path.stat().st_size <= _LARGEST
+        # The compiled function, which is not repeated, gets what the other ranks send.
+        return path.stat().st_size <= _LARGEST and not ANSWERED_COLLECTIVES.count
 
     try:
         if Forks(workers=1, seconds=_SECONDS).ask(work).result:

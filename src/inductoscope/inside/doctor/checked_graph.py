@@ -8,6 +8,7 @@ the call. The first call that seems right is examined again, because it may be r
 from __future__ import annotations
 
 import contextlib
+import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,9 +20,10 @@ from torch.fx import GraphModule
 
 from inductoscope.doctor.failure import ERROR, LOST_CHECK, Failure
 from inductoscope.doctor.finding import PROGRAM, FailureFinding, Noticed, Reduction
-from inductoscope.doctor.instructions import MOVED, UNMOVED, Instructions
+from inductoscope.doctor.instructions import CALLS_BY_EACH_RANK, MOVED, UNMOVED, Instructions
 from inductoscope.inside.compare.beside_eager import call_as_in_eager, call_beside_eager
 from inductoscope.inside.compare.bug_or_rounding import EagerComparison, described
+from inductoscope.inside.compare.collectives import ANSWERED_COLLECTIVES, is_one_of_several_ranks
 from inductoscope.inside.compare.graphs import (
     as_function,
     input_names,
@@ -76,17 +78,19 @@ from inductoscope.inside.search.failure_signature import (
     failure_of_error,
     stage_at_run,
 )
-from inductoscope.inside.search.forks import can_fork, can_fork_alone
+from inductoscope.inside.search.forks import can_fork
 from inductoscope.inside.search.other_sizes import call_at_other_sizes
 from inductoscope.inside.search.placement import kept_in_main_memory
 from inductoscope.inside.search.program_state import inductor_settings
 from inductoscope.inside.time_share import TimeShare
 from inductoscope.recording.events import (
+    ANSWERED,
     NAN_LIKELY,
     NAN_REFUSED,
     OTHER_ERROR,
     OUTSIDE,
     WRONG_OUTSIDE,
+    CallsShared,
     CallsUnchecked,
     Check,
     EagerReturned,
@@ -103,6 +107,8 @@ _MOST_MORE_CALLS = 1000
 # The time of checks of further calls, in all graphs of a process.
 MORE_CALLS = TimeShare(0.25)
 MORE_CALLS.start()
+# The graphs of a process are numbered: those of all ranks in the same order, as far as they agree.
+_NUMBERS = itertools.count()
 
 
 def compile_checked_graph(
@@ -176,7 +182,6 @@ class CheckedGraph:
     # Whether a package takes inputs of other sizes; None if no others are tried.
     admits: Callable[[Sequence[Any]], bool] | None = None
     _is_checking: bool = False
-    _has_unchecked_calls: bool = False
     # Seconds that the latest check took.
     _cost: float = 0.0
     # The call being checked, in main memory, and what it did in a fork.
@@ -185,6 +190,7 @@ class CheckedGraph:
 
     def __post_init__(self) -> None:
         self._notes = CallNotes(self.compile_id)
+        self._number = next(_NUMBERS)
         # How far rounding moves the results of a large call.
         self._known_noise: dict[str, float] = {}
 
@@ -217,7 +223,8 @@ class CheckedGraph:
             return
         self._is_checking = True
         try:
-            SCOPE.guard(self._check, arguments)
+            with ANSWERED_COLLECTIVES.answering():
+                SCOPE.guard(self._check, arguments)
         finally:
             self._is_checking = False
             KEPT_WRAPPERS.let_go()
@@ -230,14 +237,17 @@ class CheckedGraph:
             self._search_for(self.to_investigate, arguments)
         elif self.compiled is not None:
             self.calls += 1
-            if self.calls <= self.instructions.calls:
-                self._check_call(arguments, self.compiled)
-            elif self._may_check_more():
-                with MORE_CALLS.spending():
-                    self._check_call(arguments, self.compiled)
-            elif not self._has_unchecked_calls:
-                self._has_unchecked_calls = True
-                SCOPE.emit(CallsUnchecked(compile=self.compile_id))
+            self._check_if_wanted(arguments, self.compiled)
+
+    def _check_if_wanted(self, arguments: tuple[Any, ...], compiled: Callable[..., Any]) -> None:
+        is_more = self.calls > self.instructions.calls
+        if is_more and not self._may_check_more():
+            self._notes.left_out(CallsUnchecked)
+        elif self._is_left_to_another_rank():
+            self._notes.left_out(CallsShared)
+        else:
+            with MORE_CALLS.spending() if is_more else contextlib.nullcontext():
+                self._check_call(arguments, compiled)
 
     def _search_for(self, failure: Failure, arguments: tuple[Any, ...]) -> None:
         """Search for a failure of the compiler, or for one that was seen in an earlier run."""
@@ -266,6 +276,18 @@ class CheckedGraph:
         else:
             self._check_large(arguments, compiled)
         self._cost = time.monotonic() - started
+
+    def _is_left_to_another_rank(self) -> bool:
+        """Whether this call is checked by another rank, if all call the same graphs.
+
+        The first calls are checked by each, as a fault may exist on one of them alone. In the same
+        step, ranks check other graphs, so that none waits long for the others.
+        """
+        is_shared = self.calls > CALLS_BY_EACH_RANK and self.instructions.shares_calls
+        if not (is_shared and is_one_of_several_ranks()):
+            return False
+        turn = self.calls + self._number - torch.distributed.get_rank()
+        return turn % torch.distributed.get_world_size() != 0
 
     def _check_beside_eager(self, arguments: tuple[Any, ...], compiled: Callable[..., Any]) -> None:
         if self.outside:
@@ -296,7 +318,7 @@ class CheckedGraph:
             return self._refused_in_eager(case.eager_error, case, compiled, arguments), None
         SCOPE.emit(EagerReturned(seconds=round(time.monotonic() - started, 3)))
         # The call is tried in a fork first, because a crash would kill the program.
-        is_suspect = self._is_worth_a_look and not self.backend and can_fork_alone()
+        is_suspect = self._is_worth_a_look and not self.backend and can_fork()
         self._trial = try_call(case, compiled) if is_suspect else CallTrial()
         if self._trial.failure is not None:
             return self._trial.failure, None
@@ -373,7 +395,7 @@ class CheckedGraph:
                 self._notes.difference(self.calls, "value", fault.kernel, fault.text)
         if not comparison.explained and self.calls == 1 and self._trial.may_differ:
             yield from failure_in_filled_memory(case, compiled, self._candidate(inputs))
-        if self.admits is not None and self._is_worth_a_look and can_fork_alone():
+        if self.admits is not None and self._is_worth_a_look and can_fork():
             # The package may be wrong only at other sizes that the export admits.
             found = call_at_other_sizes(self.module, compiled, inputs, self.admits)
             if found.called:
@@ -419,7 +441,7 @@ class CheckedGraph:
                 self._notes.checked(self.calls, "eager-fails", described(call.error_in_eager))
                 return
             SCOPE.emit(EagerReturned(seconds=round(call.eager.seconds, 3)))
-            is_suspect = self._is_worth_a_look and not self.backend and can_fork_alone()
+            is_suspect = self._is_worth_a_look and not self.backend and can_fork()
             death = death_in_fork(call, compiled) if is_suspect else None
             if death is not None:
                 self._search_part(death, call)
@@ -562,8 +584,15 @@ class CallNotes:
     def __init__(self, compile_id: str) -> None:
         self._compile = compile_id
         self._noted: set[tuple[str, str]] = set()
+        self._left_out: set[type] = set()
         # Seconds in eager and compiled of the call that is being checked.
         self._took = (0.0, 0.0)
+
+    def left_out(self, why: type[CallsUnchecked | CallsShared]) -> None:
+        """Record once that calls are not checked, or not here."""
+        if why not in self._left_out:
+            self._left_out.add(why)
+            SCOPE.emit(why(compile=self._compile))
 
     def took(self, eager: float, compiled: float) -> None:
         """Set the seconds of the call that is being checked."""
@@ -586,6 +615,7 @@ class CallNotes:
         self, call: int, comparison: EagerComparison, module: GraphModule, how: str = ""
     ) -> None:
         """Record a call that is not wrong: right, within rounding, or unsteady in eager."""
+        how += f"; {ANSWERED}" if ANSWERED_COLLECTIVES.count else ""
         if not comparison.explained:
             exact = "" if comparison.is_exact else ", not equal to the last bit"
             text = f"{comparison.values} values{exact}{how}"

@@ -36,7 +36,7 @@ from inductoscope.inside.search.failure_signature import (
     innermost,
     note_eager_error,
 )
-from inductoscope.inside.search.forks import Forks, answer_without_fork, can_fork_alone
+from inductoscope.inside.search.forks import Forks, answer_without_fork, can_fork
 from inductoscope.inside.search.location import (
     first_wrong_own_kernel,
     location_of_answer,
@@ -127,12 +127,12 @@ def try_refused_call(
     text = str(error)
     if isinstance(error, _SAYS_NOTHING) or any(words in text for words in _NO_KERNEL):
         return False, None
-    if device_error(text) or _is_one_of_several_ranks():
+    if device_error(text):
         return False, None
-    is_alone = can_fork_alone()
+    forks_here = can_fork()
 
     def error_again() -> str:
-        copy = list if is_alone else copy_values
+        copy = list if forks_here else copy_values
         try:
             run(case.function, arguments, backward=False, copy=copy)
         except Exception as again:
@@ -148,17 +148,12 @@ def try_refused_call(
             ending = innermost(raised)
         return {"failure": failure_of_comparison(judge(case, ending))}
 
-    ask = Forks(workers=1, seconds=_SECONDS).ask if is_alone else answer_without_fork
+    ask = Forks(workers=1, seconds=_SECONDS).ask if forks_here else answer_without_fork
     if ask(error_again).result != described(error):
         return False, None
     answer = ask(failure)
     is_compared = answer.is_done or answer.signal is not None
     return is_compared, failure_of_answer(answer) if is_compared else None
-
-
-def _is_one_of_several_ranks() -> bool:
-    """Check for ranks, which would wait forever for a collective that one of them makes twice."""
-    return torch.distributed.is_available() and bool(torch.distributed.is_initialized())
 
 
 def _failure_of_forward(forward: Case, compiled: Callable[..., Any]) -> Failure | None:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import torch
+import torch.distributed as dist
 
 from inductoscope.doctor.failure import HANG, NAN, SIGNAL, SLOW, WRONG, Failure, Location
 from inductoscope.doctor.finding import (
@@ -43,6 +44,7 @@ from inductoscope.doctor.finding import (
 )
 from inductoscope.doctor.instructions import INVESTIGATING, STOPPED, Instructions
 from inductoscope.errors import InductoscopeError, ToolFailure
+from inductoscope.inside.compare.collectives import is_one_of_several_ranks
 from inductoscope.inside.doctor.program_copy import program_copy
 from inductoscope.inside.repro.failure_script import (
     expected_output,
@@ -138,6 +140,8 @@ def _stop() -> NoReturn:
 
 def describe_own_process() -> str:
     """Return the rank, or the script, of this process."""
+    if is_one_of_several_ranks():
+        return f"rank {dist.get_rank()} of {dist.get_world_size()}"
     rank = os.environ.get("RANK")
     if rank is not None:
         return f"rank {rank} of {os.environ.get('WORLD_SIZE', '?')}"

@@ -23,7 +23,7 @@ from inductoscope.inside.doctor.checked_graph import CallNotes
 from inductoscope.inside.doctor.exported_program import CompiledProgram
 from inductoscope.inside.hooks.aot_inductor import calling_line
 from inductoscope.inside.scope import SCOPE
-from inductoscope.inside.search.forks import Forks, can_fork_alone
+from inductoscope.inside.search.forks import Forks, can_fork
 from inductoscope.inside.search.other_sizes import is_right
 from inductoscope.packages.constants import ConstantFacts, broken_demands, is_about_view
 from inductoscope.packages.package import read_package
@@ -291,7 +291,7 @@ class CheckedCalls(PackageCalls):
         This runs before that call, which may kill the process.
         """
         module, compiled, give = self._graph.module, self._graph.compiled, self._with_copies
-        if compiled is None or give is None or not can_fork_alone():
+        if compiled is None or give is None or not can_fork():
             return
 
         def work() -> bool:

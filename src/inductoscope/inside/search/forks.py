@@ -325,12 +325,6 @@ def can_fork() -> bool:
     return not torch.cuda.is_initialized()
 
 
-def can_fork_alone() -> bool:
-    """Check whether a fork can run the program's graphs without its distributed peers."""
-    is_one_of_many = torch.distributed.is_available() and torch.distributed.is_initialized()
-    return can_fork() and not is_one_of_many
-
-
 def answer_without_fork(work: Work) -> ForkAnswer:
     """Do the work in this process, which a crash or a hang would end too."""
     answer = ForkAnswer(started=time.monotonic())

@@ -18,6 +18,7 @@ from torch.utils._pytree import tree_leaves
 
 from inductoscope.doctor.alarm import GRAPH, INPUTS, KEPT, Alarm, write_alarm
 from inductoscope.doctor.sentinel_options import SentinelOptions
+from inductoscope.inside.compare.collectives import communicates
 from inductoscope.inside.compare.graphs import graph_code, snapshot
 from inductoscope.inside.compare.large_calls import is_lack_of_memory, written_inputs
 from inductoscope.inside.compare.values import release_frames, size_in_bytes
@@ -86,7 +87,8 @@ class Sentinel:
         copy = SCOPE.guard(snapshot, module)
         compiled: Callable[..., Any] = original(output, module, examples)
         _, _, other_backend = how_compiled(output)
-        if other_backend or not isinstance(copy, GraphModule):
+        # A rank would repeat a collective alone, and wait for the others forever.
+        if other_backend or not isinstance(copy, GraphModule) or communicates(copy):
             return compiled
         return ShadowedGraph(copy, current_compile_id() or "?", compiled, self)
 
