@@ -303,7 +303,8 @@ class LargeCall:
 
     def _keep(self, name: str, value: Any) -> Any:
         """Keep a value of eager in main memory; return its form."""
-        if not isinstance(value, torch.Tensor) or name in self._shared_names:
+        has_values = isinstance(value, torch.Tensor) and not value.is_meta
+        if not has_values or name in self._shared_names:
             return _form(value)
         self._seen[name] = ValueInTiles(comparable(value).to("cpu"))
         return _form(value)

@@ -41,7 +41,12 @@ from inductoscope.inside.compare.reference import (
     with_other_random_numbers,
     with_perturbed_rounding,
 )
-from inductoscope.inside.compare.values import copy_values, needs_backward, size_in_bytes
+from inductoscope.inside.compare.values import (
+    copy_values,
+    needs_backward,
+    release_frames,
+    size_in_bytes,
+)
 from inductoscope.inside.doctor.checked_function import has_returned_in_eager
 from inductoscope.inside.doctor.compile_conditions import (
     how_compiled,
@@ -66,6 +71,7 @@ from inductoscope.inside.memory_budget import (
     give_back,
     has_room_for_copies,
     has_room_in_main_memory,
+    what_is_free,
 )
 from inductoscope.inside.observe import current_compile_id, record_error
 from inductoscope.inside.program_settings import MarkedSize, backend_of
@@ -229,7 +235,19 @@ class CheckedGraph:
             elif not has_room_for_copies(arguments, self.module):
                 self._check_large(arguments, self.compiled)
             else:
-                self._check_beside_eager(arguments, self.compiled)
+                self._check_small(arguments, self.compiled)
+
+    def _check_small(self, arguments: tuple[Any, ...], compiled: Callable[..., Any]) -> None:
+        """Check a call on copies; if memory does not suffice for that, without them."""
+        try:
+            self._check_beside_eager(arguments, compiled)
+            return
+        except Exception as error:
+            if not is_lack_of_memory(error):
+                raise
+            release_frames(error)
+        give_back()
+        self._check_large(arguments, compiled)
 
     def _check_beside_eager(self, arguments: tuple[Any, ...], compiled: Callable[..., Any]) -> None:
         if self.outside:
@@ -257,6 +275,7 @@ class CheckedGraph:
         """Return a call's failure and its comparison; neither if eager fails, too."""
         started = time.monotonic()
         if case.eager_error is not None:
+            _raise_lack_of_memory(case.eager_error)
             return self._refused_in_eager(case.eager_error, case, compiled, arguments), None
         SCOPE.emit(EagerReturned(seconds=round(time.monotonic() - started, 3)))
         # The call is tried in a fork first, because a crash would kill the program.
@@ -272,6 +291,7 @@ class CheckedGraph:
             self._notes.checked(self.calls, verdict, called.refusal.text)
             return None, None
         if called.error is not None:
+            _raise_lack_of_memory(called.error)
             failure = self.failure_at_run(called.error)
             self._stop_if_device_is_lost(failure, called.error)
             return failure, None
@@ -373,6 +393,7 @@ class CheckedGraph:
                 raise
             kept = in_mebibytes(call.kept_bytes)
             text = f"{size}; eager's results, {kept}, or its own memory did not fit beside them"
+            text = f"{text}: {what_is_free()}"
             self._notes.checked(self.calls, "skipped", text)
         finally:
             give_back()
@@ -502,6 +523,12 @@ class CheckedGraph:
             flow=self.flow,
             constants=self.constants,
         )
+
+
+def _raise_lack_of_memory(error: Exception) -> None:
+    """Raise an error which says that copies did not fit: it says nothing about the call."""
+    if is_lack_of_memory(error):
+        raise error
 
 
 def _from(origin: Mapping[str, Any], failure: Failure) -> Failure:
