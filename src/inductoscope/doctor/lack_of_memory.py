@@ -80,12 +80,14 @@ def does_not_fit_with_tool(run: ProgramRun, lack: OutOfMemory, plain: ProgramRun
 
 def only_compiled(run: ProgramRun, lack: OutOfMemory, eager: ProgramRun, stage: str) -> Verdict:
     """Make the verdict that a program runs out of memory when compiled, and not in eager."""
+    # What a killed process had asked for may have fitted, had this tool held nothing.
+    is_sure = lack.tried > lack.free + lack.of_tool
     result = Verdict(
-        v.CRASH,
-        stage,
+        v.CRASH if is_sure else v.NOT_CHECKED,
+        stage if is_sure else stages.NO_STAGE,
         f"Compiled, the program needs more memory than in eager, where it ends well: it ran out of "
         f"the {in_gib(lack.total)} GiB of {lack.place}. No compiled graph is known to be wrong.",
-        "proven",
+        "proven" if is_sure else "likely",
     )
     with_holders(result, run).add(run.last_words, "what the program printed last")
     return result.add(holders(eager), "in eager, when memory was scarcest")

@@ -54,7 +54,7 @@ def has_room_in_main_memory(needed: int) -> bool:
 def what_is_free() -> str:
     """Return how much memory is left to this process, and by whose limit."""
     limit = tightest_limit(os.getpid())
-    texts = [f"{max(0, limit.free) >> 20} MiB are left of {limit.name}"]
+    texts = [f"{max(0, limit.free) >> 20} MiB were free of {limit.name}"]
     if torch.cuda.is_initialized():
         device = torch.device("cuda", torch.cuda.current_device())
         texts.append(f"{free_on(device) >> 20} MiB of GPU {device.index}")

@@ -114,8 +114,8 @@ def out_of_memory(case: ProgramCase) -> Verdict | None:
     Runs: The program without the tool, unless other processes hold what it could not allocate. If
     it runs out there as well, in eager.
     Concludes: Not checked, if others hold the memory, or the tool does, and what to do. Not a bug,
-    if it runs out in eager, too. A crash, if only the compiled program does, unless the compiler
-    itself ran out: that is a compile error.
+    if it runs out in eager, too. A crash, if only the compiled program does, and would without the
+    tool's own processes.
     How sure: Proven by these runs; likely if others hold it, and what was asked for is not known.
     """
     lack = lack_of_memory(case.first)

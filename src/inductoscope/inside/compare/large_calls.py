@@ -166,6 +166,11 @@ class LargeCall:
         return found
 
     @property
+    def most_bytes(self) -> int:
+        """The bytes that a call may take: all that the graph computes, and what is kept of it."""
+        return self.kept_bytes + sum(map(bytes_of, self.module.graph.nodes))
+
+    @property
     def how(self) -> str:
         """How the values were compared, as an addition to what was found."""
         sampled = sum(not seen.is_close for seen in self._seen.values())

@@ -30,6 +30,7 @@ from torch.utils._pytree import tree_leaves
 from inductoscope.doctor.instructions import FUNCTION_SCRIPT, Instructions
 from inductoscope.errors import ToolFailure
 from inductoscope.inside.compare.bug_or_rounding import described
+from inductoscope.inside.compare.large_calls import is_lack_of_memory
 from inductoscope.inside.doctor.program_copy import take_copy_before_compile
 from inductoscope.inside.repro.source_text import function_script
 from inductoscope.inside.scope import SCOPE
@@ -231,9 +232,14 @@ def _compare(
     eager = [run for run in runs if isinstance(run, _Returned)]
     name = str(getattr(function, "__qualname__", type(function).__name__))
     if eager:
-        verdict, text = "right", _difference(eager[0].values, compiled)
+        try:
+            verdict, text = "right", _difference(eager[0].values, compiled)
+            by_itself = _difference(eager[0].values, eager[-1].values) if text else ""
+        except Exception as error:
+            if is_lack_of_memory(error):
+                return
+            raise
         if text:
-            by_itself = _difference(eager[0].values, eager[-1].values)
             verdict = "unsteady" if by_itself else "differs"
             text = f"two runs in eager differ: {by_itself}" if by_itself else text
         text = text or count_of(len(eager[0].values), "value")

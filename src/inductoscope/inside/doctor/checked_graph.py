@@ -381,6 +381,7 @@ class CheckedGraph:
             return
         backward = needs_backward(arguments)
         call = LargeCall(self.module, arguments, written, backward, self._known_noise)
+        free = what_is_free()
         try:
             if not has_room_in_main_memory(call.kept_bytes):
                 raise MemoryError
@@ -393,13 +394,15 @@ class CheckedGraph:
                 raise
             kept = in_mebibytes(call.kept_bytes)
             text = f"{size}; eager's results, {kept}, or its own memory did not fit beside them"
-            text = f"{text}: {what_is_free()}"
+            text = f"{text}: {free}"
             self._notes.checked(self.calls, "skipped", text)
         finally:
             give_back()
 
     def _compare_large(self, call: LargeCall, compiled: Callable[..., Any]) -> None:
         with self._notes.calling(self.calls):
+            if can_fork_alone() and not has_room_in_main_memory(2 * call.most_bytes):
+                death_in_fork(call, as_function(self.module))
             if call.error_in_eager is not None:
                 self._notes.checked(self.calls, "eager-fails", described(call.error_in_eager))
                 return

@@ -107,10 +107,10 @@ def try_call(case: Case, compiled: Callable[..., Any]) -> CallTrial:
         # A backward pass, or a call that did not end in time, has not been examined yet.
         return CallTrial(differs or case.backward or answer.timed_out, wrong_forward=wrong)
     plain = forks.ask(lambda: bool(run(compiled, case.inputs, backward=False)))
-    # A crash due to different bytes alone is judged like a wrong result due to them. The system may
-    # end a fork for its memory.
-    died = plain.signal not in (None, signal.SIGKILL)
-    return CallTrial(True, failure_of_signal(plain) if died else None)
+    if plain.signal == signal.SIGKILL:
+        raise MemoryError  # The system has ended the fork; here, that would be the program's end.
+    # A crash due to different bytes alone is judged like a wrong result due to them.
+    return CallTrial(True, None if plain.signal is None else failure_of_signal(plain))
 
 
 # Errors that say nothing about the call: at another time it may succeed, or eager has no kernel for
