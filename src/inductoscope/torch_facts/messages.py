@@ -209,7 +209,7 @@ class OutOfMemory:
         # Figures are rounded, and the driver holds some memory, too.
         is_much = self.of_others > max(1 << 30, self.total // 20)
         # A process that was killed cannot say what it asked for: it may have been half of the way.
-        return is_much and (self.tried or self.own) <= self.free + self.of_others
+        return is_much and self.free < (self.tried or self.own) <= self.free + self.of_others
 
 
 def out_of_memory(text: str) -> OutOfMemory | None:
@@ -229,7 +229,7 @@ def out_of_memory(text: str) -> OutOfMemory | None:
 def asked_of_main_memory(text: str) -> int | None:
     """Return the bytes that could not be allocated, 0 if unknown; None if nothing says so."""
     every = list(_MAIN_MEMORY.finditer(text))
-    return int(every[-1]["tried"] or 0) if every else None
+    return max((int(found["tried"] or 0) for found in every), default=None)
 
 
 def _bytes(size: str | None) -> int:
