@@ -101,7 +101,7 @@ def with_holders(result: Verdict, run: ProgramRun) -> Verdict:
     tried = f"it asked for {in_gib(lack.tried)} GiB in vain" if lack.tried else ""
     killed = run.memory.killed if run.memory is not None and not tried else 0
     by_kernel = f"the kernel killed {killed} for want of memory" if killed else ""
-    result.add(tried or by_kernel, "/proc/vmstat" if by_kernel else "")
+    result.add(tried or by_kernel, "its counter oom_kill" if by_kernel else "what it printed")
     if not lack.is_gpu:
         result.add(holders(run), "when memory was scarcest, seen several times a second")
     return result

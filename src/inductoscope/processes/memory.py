@@ -110,7 +110,7 @@ def _own_limits(pid: int) -> Iterator[MemoryLimit]:
 
 @dataclass(frozen=True)
 class MemoryUse:
-    """What a program, this tool and others held when the program had the least memory left."""
+    """The bytes that a program, this tool and others held when the least memory was left."""
 
     limit: MemoryLimit
     program: int
