@@ -126,7 +126,8 @@ def out_of_memory(case: ProgramCase) -> Verdict | None:
     plain = case.runs.without_tool_once()
     if plain.ended_well:
         return does_not_fit_with_tool(case.first, lack, plain)
-    if lack_of_memory(plain) is None or case.finding is not None:
+    lack = lack_of_memory(plain)
+    if lack is None or case.finding is not None:
         return None
     eager = case.runs.in_eager_once("it runs out of memory; running it without torch.compile")
     if eager.failed:
