@@ -4,7 +4,8 @@
 # make test-quick      the tests to run while you work: about two minutes on two cores
 # make snapshots       rewrites the texts that users read, as the tests hold them
 # make bench           how fast it all is, beside its peers; writes docs/benchmarks.md
-# make bench-logs      one part of that: doctor, hang, real_models, growth, report, capture, logs, cli
+# make bench-logs      one part of that: doctor, hang, real_models, growth, report, capture, logs, cli,
+#                      large, large_gpu
 # make bench-aoti      a faulty package, beside AOTInductor's debugging guide done by hand
 # make bench-sentinel  what the sentinel costs, and how soon it notices a fault
 # make bench-profile   what profiling costs, and whether its times and floors hold
@@ -23,7 +24,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 
-BENCHES := doctor hang real_models growth report capture logs cli
+BENCHES := doctor hang real_models growth report capture logs cli large large_gpu
 
 .PHONY: demo test test-all test-quick all-tests everyday-tests snapshots check docs guides site web bench $(BENCHES:%=bench-%) bench-aoti bench-sentinel bench-profile bench-slow battery cases models endings recordings clean
 

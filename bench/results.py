@@ -6,6 +6,7 @@ import datetime
 import hashlib
 import json
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -29,7 +30,11 @@ BENCHES = (
     "capture",
     "logs",
     "cli",
+    "large",
+    "large_gpu",
 )
+# Measured only where there is a GPU; elsewhere the result from there is kept.
+_ON_GPU = ("large_gpu",)
 UNREADABLE = (ValueError, TypeError, KeyError, AttributeError)
 # These add to what an interrupted run has left.
 RESUMING = ("doctor",)
@@ -122,7 +127,8 @@ def choose(names: Sequence[str], results: dict[str, Result], commit: str) -> lis
     """Those that are named, else those that were not measured at this commit as they should be."""
     if names:
         return [bench for bench in BENCHES if bench in names]
-    return [bench for bench in BENCHES if not _is_done(results.get(bench), commit)]
+    can_run = [each for each in BENCHES if each not in _ON_GPU or shutil.which("nvidia-smi")]
+    return [bench for bench in can_run if not _is_done(results.get(bench), commit)]
 
 
 def _is_done(result: Result | None, commit: str) -> bool:

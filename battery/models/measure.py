@@ -2,7 +2,8 @@
 
 CPU seconds are those of the command and all its descendants, also of those that it left behind:
 this process adopts them. Memory is the largest sum of proportional set sizes seen, so that memory
-that forks share counts once. A program of its own, because the kernel counts per parent.
+that forks share counts once; a GPU's is what its driver says of these processes. A program of its
+own, because the kernel counts per parent.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ import ctypes
 import json
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Collection
 from pathlib import Path
 
 _SET_CHILD_SUBREAPER = 36
@@ -52,6 +55,17 @@ def memory_of(pid: int) -> int:
     return 0
 
 
+def memory_on_gpus(processes: Collection[int]) -> int:
+    """Bytes that these processes hold on all GPUs; 0 where there is none."""
+    if not shutil.which("nvidia-smi"):
+        return 0
+    asked = ["nvidia-smi", "--query-compute-apps=pid,used_memory", "--format=csv,noheader,nounits"]
+    told = subprocess.run(asked, capture_output=True, text=True, check=False).stdout
+    pairs = [line.split(",") for line in told.splitlines() if line.count(",") == 1]
+    held = {int(process): int(used) for process, used in pairs if used.strip().isdigit()}
+    return sum(used << 20 for process, used in held.items() if process in processes)
+
+
 def end_all() -> None:
     """End what the command left behind, and take its times over."""
     with contextlib.suppress(ChildProcessError):
@@ -67,10 +81,12 @@ def main() -> int:
     ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     # Whoever ends the group of processes reaches the command too: wait for it to clean up.
     signal.signal(signal.SIGTERM, lambda *_: None)
-    started, peak = time.monotonic(), 0
+    started, peak, on_gpus = time.monotonic(), 0, 0
     child = subprocess.Popen(command)
     while child.poll() is None:
-        peak = max(peak, sum(memory_of(pid) for pid in descendants(os.getpid())))
+        running = descendants(os.getpid())
+        peak = max(peak, sum(memory_of(pid) for pid in running))
+        on_gpus = max(on_gpus, memory_on_gpus(running))
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(_TICK)
     seconds = time.monotonic() - started
@@ -83,6 +99,7 @@ def main() -> int:
         "seconds": round(seconds, 2),
         "cpu_seconds": round(used.ru_utime + used.ru_stime, 2),
         "peak_bytes": peak,
+        "gpu_bytes": on_gpus,
     }
     result.write_text(json.dumps(data))
     return child.returncode if child.returncode >= 0 else 128 - child.returncode

@@ -40,6 +40,7 @@ class Cost:
     seconds: float = 0.0
     cpu_seconds: float = 0.0
     peak_bytes: int = 0
+    gpu_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ def run_plain(
     model: Model, folder: Path, conditions: Conditions, plant: str = ""
 ) -> tuple[Outcome, Cost]:
     command = [sys.executable, str(model.path)]
-    return _run_measured(command, folder / "plain", conditions, plant)
+    return run_measured(command, folder / "plain", conditions, plant)
 
 
 def run_doctor(
@@ -105,16 +106,22 @@ def run_doctor(
     place = folder / "examined"
     where = ("--json", "verdict.json", "--output", str(place / "recording"))
     command = [*DOCTOR, *where, *options, str(model.path)]
-    outcome, cost = _run_measured(command, place, conditions, plant)
+    outcome, cost = run_measured(command, place, conditions, plant)
+    return outcome, cost, read_verdict(place)
+
+
+def read_verdict(place: Path) -> dict[str, Any]:
     try:
-        return outcome, cost, json.loads((place / "verdict.json").read_text())
+        found: dict[str, Any] = json.loads((place / "verdict.json").read_text())
     except (OSError, ValueError):
-        return outcome, cost, {}
+        return {}
+    return found
 
 
-def _run_measured(
-    command: Sequence[str], place: Path, conditions: Conditions, plant: str
+def run_measured(
+    command: Sequence[str], place: Path, conditions: Conditions, plant: str = ""
 ) -> tuple[Outcome, Cost]:
+    """Run a command in a new folder, with the plant if there is one."""
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
     if plant:

@@ -106,3 +106,36 @@ m.Scheduler.fuse_nodes = fuse_nodes
     assert (found.verdict["verdict"], found.verdict["stage"]) == ("hang", "scheduler")
     assert found.verdict["culprit"]["function"] == "fuse_nodes"
     assert found.verdict["repro"]["verified"]
+
+
+# --- a failure that comes late --------------------------------------------------------------------
+
+LATE = """
+import torch
+
+torch.manual_seed(0)
+step = torch.compile(lambda x: torch.tanh(x) * 2)
+for number in range(50):
+    y = step(torch.rand(8, 32) * (100 if number == 40 else 1))
+print("done")
+"""
+WRONG_IF_LARGE = """
+m.CppOverrides.tanh = staticmethod(lambda x: f"(std::tanh({x}) + ({x} > 5 ? 0.3f : 0.0f))")
+m.CppVecOverrides.tanh = staticmethod(
+    lambda x: f"({x}.tanh() + decltype({x})::blendv(0.0f, 0.3f, {x} > decltype({x})(5.0f)))"
+)
+"""
+
+
+def test_a_fault_in_step_40_is_found_in_the_first_run_and_one_more_tries_the_workaround(
+    workplace: Workplace,
+) -> None:
+    """Planted: tanh is wrong for large numbers. The program itself does not notice."""
+    workplace.write("late.py", LATE)
+    found = workplace.doctor(
+        "late.py", **workplace.plant("torch._inductor.codegen.cpp", WRONG_IF_LARGE)
+    )
+    assert (found.verdict["verdict"], found.verdict["stage"]) == ("wrong-result", "codegen")
+    assert found.verdict["workaround"]["verified"]
+    assert found.stderr.count("on the program") == 1
+    assert len(list((workplace.folder / "examination/doctor").glob("run-*"))) == 1

@@ -71,19 +71,47 @@ def test_a_view_of_a_written_input_is_written_to_as_well() -> None:
     assert written_inputs(symbolic_trace(adds_in_place), (x, x[1])) == {0, 1}
 
 
-def test_only_written_inputs_are_copied_and_the_program_s_own_stay_as_they_were() -> None:
+@pytest.mark.parametrize("error", [None, ValueError("a fault of the compiled code")])
+def test_nothing_is_copied_and_what_the_program_holds_stays_as_it_was(
+    error: Exception | None,
+) -> None:
     x, y = numbers(30, 30), numbers(30, 30).cos()
-    before = x.clone()
+    x.requires_grad_()
+    saved = x.sin()  # For a backward pass of the program, which is to come.
+    before = x.detach().clone()
     given: list[Any] = []
 
     def compiled(*inputs: torch.Tensor) -> torch.Tensor:
         given.append([memory_of(value) for value in inputs])
-        return adds_in_place(*inputs)
+        result = adds_in_place(*inputs)
+        if error is not None:
+            raise error
+        return result
 
-    assert call_of(adds_in_place, x, y).beside_eager(compiled).comparison
-    assert given[0][0] != memory_of(x)
-    assert given[0][1] == memory_of(y)
+    found = call_of(adds_in_place, x.detach(), y).beside_eager(compiled)
+    assert found.error is error
+    assert given == [[memory_of(x), memory_of(y)]]
     assert torch.equal(x, before)
+    saved.sum().backward()
+
+
+def test_a_wrong_step_of_a_compiled_optimizer_is_found() -> None:
+    """Its graph writes to nearly all of its inputs."""
+    given = [numbers(30, 40).mul(n) for n in (1, 2, 3)]
+
+    def step(momentum: torch.Tensor, gradient: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        momentum.mul_(0.9).add_(gradient)
+        weight.sub_(momentum, alpha=0.01)
+        return momentum.sum()
+
+    def wrong(momentum: torch.Tensor, gradient: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        result = step(momentum, gradient, weight)
+        weight[1, 7] += 0.5
+        return result
+
+    assert call_of(step, *given).beside_eager(step).comparison.is_exact
+    (item,) = call_of(step, *given).beside_eager(wrong).comparison.wrong
+    assert item.where.startswith("input 2 after the call")
 
 
 # --- the judgement is the same as for small calls -------------------------------------------------

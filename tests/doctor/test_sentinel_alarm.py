@@ -15,6 +15,7 @@ from inductoscope.doctor.alarm import read_alarms
 from inductoscope.inside.compare.values import same_generators
 from inductoscope.inside.doctor.kept_call import in_precision
 from inductoscope.inside.search.candidate import Candidate
+from inductoscope.inside.sentinel import sentinel as sentinel_module
 from inductoscope.inside.sentinel.bias_test import Likeness, margin_for, signed_errors
 from inductoscope.inside.sentinel.shadow import CannotRepeat, Drops, draw_seeds, uniform
 from inductoscope.launch.environment import RECORDING_VARIABLE
@@ -111,6 +112,41 @@ def test_right_training_with_dropout_in_bfloat16_raises_none_and_is_left_as_it_i
     assert run.alarms == []
     streams = "".join(path.read_text() for path in (tmp_path / "watched" / "streams").iterdir())
     assert streams.count('"kind":"shadow"') == 2 * 28  # Forward and backward, but the first two.
+    assert '"kind":"shadows-ended"' not in streams
+    assert '"kind":"hook-error"' not in streams
+
+
+@pytest.mark.parametrize("is_wrong", [False, True])
+def test_a_call_too_large_to_copy_is_repeated_on_the_programs_own_parameters(
+    is_wrong: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planted: the gradient of tanh is too large by a thousandth. Nothing is copied here."""
+    monkeypatch.setattr(sentinel_module, "has_room_for_copies", lambda values, *_: not values)
+    decompositions = torch._inductor.decomposition.decompositions
+    operation = torch.ops.aten.tanh_backward.default
+    right = decompositions[operation]
+    if is_wrong:
+        monkeypatch.setitem(decompositions, operation, lambda *args: right(*args) * 1.001)
+        monkeypatch.setattr(
+            torch._inductor.decomposition, "fast_random_decomps", lambda: decompositions
+        )
+    torch.manual_seed(0)
+    layer = torch.nn.Linear(16, 8)
+    sentinel = inductoscope.sentinel(overhead=1e6, output=tmp_path / "watched")
+    no_caches = torch._inductor.config.patch(force_disable_caches=True)
+    with fresh_compiler(), no_caches, sentinel as run:
+        step = torch.compile(lambda x: torch.tanh(layer(x)).square().mean())
+        for _ in range(60):
+            layer.zero_grad()
+            step(torch.randn(32, 16)).backward()
+            with torch.no_grad():
+                for parameter in layer.parameters():
+                    parameter -= 0.1 * parameter.grad
+    assert [alarm.value.partition(" of input")[0] for alarm in run.alarms] == (
+        ["gradient"] if is_wrong else []
+    )
+    streams = "".join(path.read_text() for path in (tmp_path / "watched" / "streams").iterdir())
+    assert streams.count('"kind":"shadow"') >= (20 if is_wrong else 2 * 58)
     assert '"kind":"shadows-ended"' not in streams
     assert '"kind":"hook-error"' not in streams
 

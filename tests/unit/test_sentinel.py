@@ -25,7 +25,7 @@ from inductoscope.inside.sentinel.bias_test import (
     Confirmation,
     SignedErrors,
 )
-from inductoscope.inside.sentinel.sentinel import TimeShare
+from inductoscope.inside.time_share import TimeShare
 from inductoscope.recording.events import CallShadowed, ShadowsEnded
 from inductoscope.recording.location import create_recording
 from inductoscope.recording.writer import StreamWriter, describe_process

@@ -351,7 +351,8 @@ def what_was_not_checked(case: ProgramCase) -> Iterator[str]:
     recording, seconds = case.recording, case.first.ending.seconds
     if recording.unchecked:
         graphs = _graphs(recording.unchecked)
-        yield f"calls after the first {case.instructions.calls} of {graphs} (--calls checks more)"
+        first = case.instructions.calls
+        yield f"some calls of {graphs} after the first {first} (--calls checks more)"
     yield from _shortened(
         [
             f"call {check.call} of graph {check.compile}: {check.text}"

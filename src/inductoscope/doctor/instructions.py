@@ -83,8 +83,10 @@ STOPPED = 75
 class Instructions:
     """The options of a run under the doctor."""
 
-    # How many calls of each compiled graph are checked; 0 checks none.
+    # How many calls of each compiled graph are checked in any case; 0 checks none.
     calls: int = 8
+    # Whether further calls are checked, as long as that takes little of the program's time.
+    checks_more: bool = True
     # The compile at which to stop and investigate, and the failure that was seen there.
     stop_at: str = ""
     failure: Failure | None = None

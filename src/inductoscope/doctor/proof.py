@@ -26,6 +26,8 @@ from inductoscope.doctor.instructions import FUNCTION_SCRIPT, Instructions
 from inductoscope.doctor.judgement import verdict_on
 from inductoscope.doctor.runs import ProgramRun, Runs, every_check_passed
 from inductoscope.doctor.verdict import Verdict
+from inductoscope.recording.events import Check
+from inductoscope.recording.written import written_events
 from inductoscope.torch_facts.messages import last_lines
 from inductoscope.wording import count_of
 
@@ -124,7 +126,7 @@ class Proof:
     def _help(self, finding: FailureFinding, is_alone: bool) -> None:
         """Try the workarounds that helped the graph on the program itself, until one works."""
         for tried in finding.fact(GraphWorkarounds).found[:_MOST_WORKAROUNDS]:
-            calls = self.instructions.calls
+            calls = max(self.instructions.calls, self._failed_call())
             instructions = Instructions(calls=calls, workaround=tried.code, investigate=False)
             run = self.runs.again(instructions, f"trying on the program: {tried.text}")
             works = every_check_passed(run) or _raises_as_eager(run, finding)
@@ -134,6 +136,12 @@ class Proof:
             self.on_shown(Claim(self.workaround, PROGRAM))
             if works:
                 return
+
+    def _failed_call(self) -> int:
+        """Return the number of the call that failed."""
+        checks = written_events([self.runs.looking_in], Check.kind)
+        failed = [check for check in checks if check["verdict"] in ("wrong", "error")]
+        return max((int(check["call"]) for check in failed), default=0)
 
     def prove_function(self, folder: Path) -> Repro | None:
         """Prove the function itself as the reproducer: if Dynamo fails, there is no graph."""

@@ -506,6 +506,9 @@ class _Process:
 # torch's error for a second backward pass of a graph that was compiled for only one.
 _DIFFERENTIATED_AGAIN = "compiled with non-empty donated buffers"
 
+# Seconds of a run from which on it is said how long another may take.
+_LONG = 20.0
+
 _CHECKED = "running the program with every compiled graph checked against eager"
 _IN_EAGER = "the program failed although every graph is right; running it without torch.compile"
 _WITHOUT_TOOL = "running the program once without the tool"
@@ -525,7 +528,8 @@ class Runs:
         listener: Listener,
         run: Callable[..., ProgramRun] = run_watched,
     ) -> None:
-        self.command, self._limits, self._listener = command, limits, listener
+        self.command, self._limits = command, limits
+        self._listener = replace(listener, finding_grew=self._timing(listener.finding_grew))
         self._run_watched = run
         self.cache = folder / CACHE
         # The cache that the user's own runs have; never written to.
@@ -545,6 +549,8 @@ class Runs:
         self._based_on = self.looking_in
         self._first_began = time.monotonic()
         self._first_took: float | None = None
+        # Seconds until the first run came to a failure.
+        self._found_after: float | None = None
         self._first_was_well = False
         # Whether the program compiles packages with AOTInductor.
         self.uses_packages = False
@@ -598,7 +604,9 @@ class Runs:
         self, instructions: Instructions, message: str, seconds: float | None = None
     ) -> ProgramRun:
         """Run the program once more, for at most `seconds` if given."""
-        self._listener.say(message)
+        took = self._found_after or self._first_took or 0.0
+        is_long = took >= _LONG
+        self._listener.say(f"{message} (the first time took {took:.0f} s)" if is_long else message)
         folder = self._new_folder()
         if instructions.investigate:
             self.looking_in = folder
@@ -668,6 +676,16 @@ class Runs:
         environment = {**os.environ, **Instructions(backend="off", inside=False).environment()}
         return check_memory(self.command, Path.cwd(), environment)
 
+    def _timing(self, then: Callable[[FailureFinding], None]) -> Callable[[FailureFinding], None]:
+        """Return a function that notes when the first finding grew, and passes it on."""
+
+        def grew(finding: FailureFinding) -> None:
+            if self._found_after is None:
+                self._found_after = time.monotonic() - self._first_began
+            then(finding)
+
+        return grew
+
     def _new_folder(self) -> Path:
         number = 1
         while (self.folder / f"run-{number}").exists():
@@ -695,6 +713,7 @@ class Runs:
         """Complete instructions with the facts for every run under the tool."""
         return replace(
             instructions,
+            checks_more=not self._limits.stops_after_calls,
             recordings=tuple(map(str, (self.folder.parent, *self.folder.glob("run-*")))),
             stall=self._limits.stall,
             keeps_graphs=self._keeps_graphs,

@@ -38,6 +38,8 @@ _FEWEST_CALLS = 3
 # With this many parts of broken graphs that each take less time than this, the guards and the call
 # from Python of each part may dominate.
 _FEWEST_PARTS = 4
+# The calls of a part from which on it is called often.
+_OFTEN = 8
 _SMALL_PART = 200e-6
 
 # Rules about the code of kernels, not about how often they are compiled.
@@ -60,7 +62,8 @@ def may_be_slower(recording: Recording) -> bool:
 
 def _is_in_parts(recording: Recording, times: Mapping[str, tuple[float, float]]) -> bool:
     broken = {compile_.id for compile_ in recording.compiles if compile_.breaks}
-    parts = [times[name] for name in broken & set(recording.unchecked) if name in times]
+    often = {check.compile for check in recording.checks if check.call >= _OFTEN}
+    parts = [times[name] for name in broken & often if name in times]
     return len(parts) >= _FEWEST_PARTS and all(compiled < _SMALL_PART for _, compiled in parts)
 
 
@@ -127,7 +130,7 @@ def wasted_compiles(recording: Recording, seconds: float) -> Iterator[WastedComp
         calls = [check for check in recording.checks if check.compile in names]
         found = WastedCompiles(finding, main_guard(again), again, limit_of(again), len(calls))
         is_most = sum(compile_.seconds for compile_ in every) > _MOST_OF_THE_RUN * seconds
-        if is_most and not names & set(recording.unchecked) and _is_wasted(found, calls):
+        if is_most and _is_wasted(found, calls):
             yield found
 
 

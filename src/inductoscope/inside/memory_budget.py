@@ -39,10 +39,7 @@ def has_room_for_copies(values: Sequence[Any], module: GraphModule | None = None
 
     A check runs the graph in eager, compiled, in float64 and with perturbed rounding.
     """
-    made = () if module is None else module.graph.nodes
-    needed = _COPIES * size_in_bytes(values) + sum(
-        bytes_of(node) for node in made if node.op != "placeholder"
-    )
+    needed = _COPIES * size_in_bytes(values) + (0 if module is None else _bytes_made_by(module))
     return all(needed <= _share_of(device) for device in _devices(values))
 
 
@@ -59,6 +56,15 @@ def what_is_free() -> str:
         device = torch.device("cuda", torch.cuda.current_device())
         texts.append(f"{free_on(device) >> 20} MiB of GPU {device.index}")
     return ", ".join(texts)
+
+
+def has_room_to_save(module: GraphModule) -> bool:
+    """Check whether main memory may hold all that a graph computes, in float64."""
+    return has_room_in_main_memory(_COPIES * _bytes_made_by(module))
+
+
+def _bytes_made_by(module: GraphModule) -> int:
+    return sum(bytes_of(node) for node in module.graph.nodes if node.op != "placeholder")
 
 
 def give_back() -> None:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     default=8,
     show_default=True,
     metavar="N",
-    help="Check the first N calls of each compiled graph.",
+    help="Check the first N calls of each compiled graph, and more if that takes little time.",
 )
 @click.option(
     "--stall",

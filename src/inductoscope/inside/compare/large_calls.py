@@ -9,7 +9,7 @@ like any other value, against float64 and samples of rounding.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -36,10 +36,11 @@ from inductoscope.inside.compare.values import (
     input_name,
     is_plain,
     memory_of,
-    release_frames,
+    passing_over_errors,
     run,
     shared_copies,
 )
+from inductoscope.inside.memory_budget import has_room_in_main_memory
 from inductoscope.inside.search.candidate import writes_in_place
 
 # --- which inputs a graph writes to ---------------------------------------------------------------
@@ -121,7 +122,7 @@ class LargeCall:
 
     module: GraphModule
     arguments: Sequence[Any]
-    # The inputs that the graph writes to; they are copied for every run.
+    # The inputs that the graph writes to; after every run they are as they were before.
     written: frozenset[int]
     backward: bool
     # How far rounding has moved the values of an earlier call, as a part of their size.
@@ -155,14 +156,14 @@ class LargeCall:
 
     @property
     def kept_bytes(self) -> int:
-        """The bytes of eager's results: outputs, gradients, inputs that are written to."""
+        """The bytes that are kept in main memory: eager's results, and inputs to be restored."""
         outputs = self.module.graph.output_node().all_input_nodes
         found = sum(map(bytes_of, outputs))
         for number, value in enumerate(self.arguments):
             if isinstance(value, torch.Tensor) and value.requires_grad and self.backward:
                 found += value.nbytes
             if number in self.written:
-                found += value.nbytes
+                found += 2 * value.nbytes
         return found
 
     @property
@@ -253,13 +254,9 @@ class LargeCall:
         return found
 
     def _run_again(self, mode: Any, keep: Callable[[str, Any], Any]) -> None:
-        """Run the call in eager under a mode, if that is possible."""
-        try:
+        """Run the call in eager under a mode, if that is possible, and if memory suffices."""
+        with passing_over_errors():
             self._run(as_function(self.module), keep, mode)
-        except Exception as error:
-            if is_lack_of_memory(error):
-                raise
-            release_frames(error)
 
     # --- runs -------------------------------------------------------------------------------------
 
@@ -271,11 +268,14 @@ class LargeCall:
         *,
         saves_memory: bool = True,
     ) -> Outcome:
-        hooks = saved_tensors_hooks(self._pack, _unpack) if saves_memory else None
+        hooks = saved_in_main_memory(self._shared.values()) if saves_memory else None
         dtype = torch.float64 if isinstance(mode, LazyFloat64) else None
 
         def copy(values: Sequence[Any]) -> list[Any]:
-            return shared_copies(values, self.written, dtype=dtype)
+            if dtype is not None:
+                return shared_copies(values, self.written, dtype=dtype)
+            given = shared_copies(values, self.written - self._restored.keys())
+            return [_written_to(v) if n in self._restored else v for n, v in enumerate(given)]
 
         problems: list[Exception] = []
 
@@ -288,7 +288,7 @@ class LargeCall:
                 problems.append(error)
                 return _form(value)
 
-        with hooks or contextlib.nullcontext():
+        with hooks or contextlib.nullcontext(), self._restoring():
             outcome = run(
                 function, self.arguments, backward=self.backward, mode=mode, copy=copy, keep=kept
             )
@@ -296,22 +296,29 @@ class LargeCall:
             raise CannotJudge from problems[0]
         return outcome
 
-    def _pack(self, value: torch.Tensor) -> Any:
-        """Keep a tensor for the backward pass in main memory, unless it is an input."""
-        if not is_plain(value):
-            return value
-        is_shared = memory_of(value) in self._shared_memories
-        if is_shared or value.device.type == "cpu" or value.nbytes < _SMALL:
-            return value
-        with _disable_current_modes():
-            return value.device, value.to("cpu")
+    @cached_property
+    def _restored(self) -> dict[int, tuple[torch.Tensor, torch.Tensor]]:
+        """The memory of inputs that are written to, and what it held, kept in main memory."""
+        found = {n: _bytes(self.arguments[n]) for n in self.written if is_plain(self.arguments[n])}
+        return {n: (memory, memory.to("cpu", copy=True)) for n, memory in found.items()}
+
+    @contextlib.contextmanager
+    def _restoring(self) -> Iterator[None]:
+        """Let the block write to the program's own tensors."""
+        try:
+            yield
+        finally:
+            for memory, held in self._restored.values():
+                memory.copy_(held)
 
     def _keep(self, name: str, value: Any) -> Any:
         """Keep a value of eager in main memory; return its form."""
         has_values = isinstance(value, torch.Tensor) and not value.is_meta
         if not has_values or name in self._shared_names:
             return _form(value)
-        self._seen[name] = ValueInTiles(comparable(value).to("cpu"))
+        kept = comparable(value)
+        written = {memory.untyped_storage()._cdata for memory, _ in self._restored.values()}
+        self._seen[name] = ValueInTiles(kept.to("cpu", copy=memory_of(kept) in written))
         return _form(value)
 
     def _take(self, how: str) -> Callable[[str, Any], Any]:
@@ -336,10 +343,6 @@ class LargeCall:
     def _shared_names(self) -> set[str]:
         return {input_name(number) for number in self._shared}
 
-    @cached_property
-    def _shared_memories(self) -> set[Any]:
-        return {memory_of(value) for value in self._shared.values()}
-
     def _sums(self) -> dict[int, int]:
         """Return a sum of the bytes of every shared input, which a write changes."""
         return {n: _sum(value) for n, value in self._shared.items() if is_plain(value)}
@@ -359,13 +362,28 @@ def is_lack_of_memory(error: BaseException) -> bool:
 _LACKS = ("can't allocate memory", "CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
 
 
-def _unpack(kept: Any) -> torch.Tensor:
-    if isinstance(kept, torch.Tensor):
-        return kept
-    device, value = kept
-    with _disable_current_modes():
-        moved: torch.Tensor = value.to(device)
-    return moved
+def saved_in_main_memory(inputs: Iterable[Any]) -> saved_tensors_hooks:
+    """Return hooks that keep tensors for the backward pass in main memory, except for inputs."""
+    shared = {memory_of(value) for value in inputs if isinstance(value, torch.Tensor)}
+
+    def pack(value: torch.Tensor) -> Any:
+        is_on_device = is_plain(value) and value.device.type != "cpu"
+        if not is_on_device or memory_of(value) in shared or value.nbytes < _SMALL:
+            return value
+        if not has_room_in_main_memory(value.nbytes):
+            raise MemoryError
+        with _disable_current_modes():
+            return value.device, value.to("cpu")
+
+    def unpack(kept: Any) -> torch.Tensor:
+        if isinstance(kept, torch.Tensor):
+            return kept
+        device, value = kept
+        with _disable_current_modes():
+            moved: torch.Tensor = value.to(device)
+        return moved
+
+    return saved_tensors_hooks(pack, unpack)
 
 
 def _form(value: Any) -> Any:
@@ -379,10 +397,19 @@ def _is_alike(one: torch.Tensor, two: torch.Tensor) -> bool:
     return one.shape == two.shape and one.dtype == two.dtype
 
 
+def _written_to(value: torch.Tensor) -> torch.Tensor:
+    """Return a tensor whose writes do not count as changes of the program's own."""
+    return value.data.requires_grad_(value.requires_grad)
+
+
+def _bytes(value: torch.Tensor) -> torch.Tensor:
+    """Return the whole memory of a tensor as bytes."""
+    return torch.empty(0, dtype=torch.uint8, device=value.device).set_(value.untyped_storage())
+
+
 def _sum(value: torch.Tensor) -> int:
-    memory = value.untyped_storage()
-    count = memory.nbytes() // 8
-    whole = torch.empty(0, dtype=torch.uint8, device=value.device).set_(memory)
+    whole = _bytes(value)
+    count = whole.numel() // 8
     words = whole[: 8 * count].view(torch.int64)
     return int(words.sum()) + int(whole[8 * count :].sum())
 

@@ -18,7 +18,7 @@ import torch
 from torch.fx import GraphModule
 
 from inductoscope.doctor.failure import ERROR, LOST_CHECK, Failure
-from inductoscope.doctor.finding import PROGRAM, FailureFinding, Noticed
+from inductoscope.doctor.finding import PROGRAM, FailureFinding, Noticed, Reduction
 from inductoscope.doctor.instructions import MOVED, UNMOVED, Instructions
 from inductoscope.inside.compare.beside_eager import call_as_in_eager, call_beside_eager
 from inductoscope.inside.compare.bug_or_rounding import EagerComparison, described
@@ -86,6 +86,7 @@ from inductoscope.inside.search.forks import can_fork, can_fork_alone
 from inductoscope.inside.search.other_sizes import call_at_other_sizes
 from inductoscope.inside.search.placement import kept_in_main_memory
 from inductoscope.inside.search.program_state import inductor_settings
+from inductoscope.inside.time_share import TimeShare
 from inductoscope.recording.events import (
     NAN_LIKELY,
     NAN_REFUSED,
@@ -103,6 +104,11 @@ from inductoscope.recording.events import (
 from inductoscope.torch_facts.stages import JUST_IN_TIME
 
 _SMALL = 64 << 20
+# Beyond the calls that are checked in any case, of each graph.
+_MOST_MORE_CALLS = 1000
+# The time of checks of further calls, in all graphs of a process.
+MORE_CALLS = TimeShare(0.25)
+MORE_CALLS.start()
 
 
 def compile_checked_graph(
@@ -176,6 +182,9 @@ class CheckedGraph:
     # Whether a package takes inputs of other sizes; None if no others are tried.
     admits: Callable[[Sequence[Any]], bool] | None = None
     _is_checking: bool = False
+    _has_unchecked_calls: bool = False
+    # Seconds that the latest check took.
+    _cost: float = 0.0
     # The call being checked, in main memory, and what it did in a fork.
     _spare: Candidate | None = None
     _trial: CallTrial = field(default_factory=CallTrial)
@@ -224,18 +233,45 @@ class CheckedGraph:
         if self.calls == 0 and not self.flow:
             self.marks = marked_sizes(self.module, arguments)
         if self.to_investigate is not None:
-            kept = self._kept_call(arguments)
-            found = None if kept is None else FailingCandidate(kept, self.to_investigate)
-            self._start_search(self.to_investigate, arguments, found)
+            self._search_for(self.to_investigate, arguments)
         elif self.compiled is not None:
             self.calls += 1
-            if self.calls > self.instructions.calls:
-                if self.calls == self.instructions.calls + 1:
-                    SCOPE.emit(CallsUnchecked(compile=self.compile_id))
-            elif not has_room_for_copies(arguments, self.module):
-                self._check_large(arguments, self.compiled)
-            else:
-                self._check_small(arguments, self.compiled)
+            if self.calls <= self.instructions.calls:
+                self._check_call(arguments, self.compiled)
+            elif self._may_check_more():
+                with MORE_CALLS.spending():
+                    self._check_call(arguments, self.compiled)
+            elif not self._has_unchecked_calls:
+                self._has_unchecked_calls = True
+                SCOPE.emit(CallsUnchecked(compile=self.compile_id))
+
+    def _search_for(self, failure: Failure, arguments: tuple[Any, ...]) -> None:
+        """Search for a failure of the compiler, or for one that was seen in an earlier run."""
+        kept = self._kept_call(arguments)
+        if kept is not None:
+            self._start_search(failure, arguments, FailingCandidate(kept, failure))
+            return
+        is_small = has_room_for_copies(arguments, self.module) or not self.instructions.investigate
+        written = None if is_small else written_inputs(self.module, arguments)
+        if written is None:
+            self._start_search(failure, arguments)
+        else:
+            backward = needs_backward(arguments)
+            self._search_part(failure, LargeCall(self.module, arguments, written, backward))
+
+    def _may_check_more(self) -> bool:
+        """Check whether another call may be checked, which may be the one that fails."""
+        is_wanted = self.instructions.calls > 0 and self.instructions.checks_more
+        is_one_of_few = self.calls <= self.instructions.calls + _MOST_MORE_CALLS
+        return is_wanted and is_one_of_few and MORE_CALLS.allows(self._cost)
+
+    def _check_call(self, arguments: tuple[Any, ...], compiled: Callable[..., Any]) -> None:
+        started = time.monotonic()
+        if has_room_for_copies(arguments, self.module):
+            self._check_small(arguments, compiled)
+        else:
+            self._check_large(arguments, compiled)
+        self._cost = time.monotonic() - started
 
     def _check_small(self, arguments: tuple[Any, ...], compiled: Callable[..., Any]) -> None:
         """Check a call on copies; if memory does not suffice for that, without them."""
@@ -410,12 +446,12 @@ class CheckedGraph:
             is_suspect = self._is_worth_a_look and not self.backend and can_fork_alone()
             death = death_in_fork(call, compiled) if is_suspect else None
             if death is not None:
-                self._start_search(death, tuple(call.arguments))
+                self._search_part(death, call)
             called = call.beside_eager(compiled)
         if called.error is not None:
             at_run = self.failure_at_run(called.error)
             self._stop_if_device_is_lost(at_run, called.error)
-            self._start_search(at_run, tuple(call.arguments))
+            self._search_part(at_run, call)
         comparison = called.comparison
         if comparison is None:
             return
@@ -432,8 +468,8 @@ class CheckedGraph:
     ) -> None:
         """Cut the graph to a part that is wrong alone, and search there."""
         whole = self._candidate(tuple(call.arguments))
-        large = LargeGraph(whole, call.written, compiled, self.folder)
-        location = large.first_wrong_kernel()
+        large = LargeGraph(whole, call.written, self.folder, failure)
+        location = large.first_wrong_kernel(compiled)
         part = large.failing_part(location) if failure is not None or location.kernel else None
         if part is not None:
             text = failure.text if failure is not None else location.text
@@ -443,6 +479,13 @@ class CheckedGraph:
             self._start_search(failure, whole.inputs)
         elif location.kernel:
             self._notes.difference(self.calls, "value", location.kernel, location.text)
+
+    def _search_part(self, failure: Failure, call: LargeCall) -> None:
+        """Search in the first block of a large graph that fails alike, or else in the graph."""
+        whole = self._candidate(tuple(call.arguments))
+        part = LargeGraph(whole, call.written, self.folder, failure).failing_part()
+        found = None if part is None else replace(part, failure=failure)
+        self._start_search(failure, whole.inputs if part is None else part.candidate.inputs, found)
 
     # --- to the search ------------------------------------------------------------------------
 
@@ -476,6 +519,7 @@ class CheckedGraph:
             is_kept_call=bool(self.instructions.kept) and found is not None,
         )
         finding = FailureFinding().claimed(noticed).claimed(failure, PROGRAM)
+        finding = finding.claimed(Reduction(of=Candidate(self.module, arguments).size))
         if found is not None and found.location is not None:
             finding = finding.claimed(found.location, PROGRAM)
         # The program's own kernels were called with the call itself, not another candidate.

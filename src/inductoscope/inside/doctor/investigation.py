@@ -242,7 +242,9 @@ class Investigation(FindingWriter):
     def run(self) -> None:
         self._claim(Flow(self._flow))
         sources = tuple(source_lines(self._whole))
-        reduction = replace(self._finding.reduction, of=self._whole.size, sources=sources)
+        # The candidate may be a part of the program's graph already.
+        nodes = max(self._whole.size, self._finding.reduction.of)
+        reduction = replace(self._finding.reduction, of=nodes, sources=sources)
         self._claim(reduction, WHOLE_GRAPH)
         # Without forks, this process would hang or die too.
         hangs_here = self._failure.kind in (HANG, SIGNAL) and not can_fork()

@@ -35,6 +35,7 @@ from inductoscope.inside.search.subgraph import record_values_of, subgraph
 _SECONDS = 300.0
 # Sizes to which every larger dimension is cut.
 _SIZES = (33, 257, 2049)
+_OF_VALUES = (WRONG, NAN)
 
 
 def death_in_fork(call: LargeCall, function: Callable[..., Any]) -> Failure | None:
@@ -58,26 +59,28 @@ def death_in_fork(call: LargeCall, function: Callable[..., Any]) -> Failure | No
 
 @dataclass(frozen=True)
 class LargeGraph:
-    """A graph on inputs that are not copied, compiled in this process."""
+    """A graph that fails on inputs that are not copied."""
 
     whole: Candidate
     written: Collection[int]
-    compiled: Callable[..., Any]
     folder: Path
+    # None if only a kernel is wrong.
+    failure: Failure | None = None
 
-    def first_wrong_kernel(self) -> Location:
+    def first_wrong_kernel(self, compiled: Callable[..., Any]) -> Location:
         """Call the compiled graph once more, and compare each kernel with eager in step."""
         say("comparing every kernel with eager, one after the other")
         shared = partial(shared_copies, written=self.written)
         answer = Forks(workers=1, seconds=_SECONDS).ask(
-            lambda: first_wrong_own_kernel(self.whole, self.compiled, shared=shared)
+            lambda: first_wrong_own_kernel(self.whole, compiled, shared=shared)
         )
         if answer.error:
             SCOPE.take_failure(ToolFailure(answer.error), first_wrong_own_kernel)
         return location_of_answer(answer)
 
-    def failing_part(self, location: Location) -> FailingCandidate | None:
-        """Return a part of the graph that is wrong alone, on the values of this call."""
+    def failing_part(self, location: Location | None = None) -> FailingCandidate | None:
+        """Return a part of the graph that fails alone, on the values of this call."""
+        location = location or Location()
         if has_transforms(self.whole):
             return None
         for names in self._parts(location):
@@ -107,7 +110,12 @@ class LargeGraph:
         if part is None:
             return None
         failure = run_forking(failure_alone, part, folder=self.folder)
-        return None if failure is None else FailingCandidate(part, failure)
+        return FailingCandidate(part, failure) if self._is_wanted(failure) else None
+
+    def _is_wanted(self, failure: Failure | None) -> bool:
+        if failure is None or self.failure is None or self.failure.kind in _OF_VALUES:
+            return failure is not None and failure.kind in _OF_VALUES
+        return failure.is_same_as(self.failure)
 
     def _smaller(self) -> FailingCandidate | None:
         """Return the same graph on smaller inputs, if it is wrong there.
@@ -119,15 +127,14 @@ class LargeGraph:
             if smaller is None:
                 continue
             failure = run_forking(failure_alone, smaller, folder=self.folder)
-            if failure is not None:
+            if self._is_wanted(failure):
                 return FailingCandidate(smaller, failure, f"with no dimension larger than {size}")
         return None
 
 
 def failure_alone(part: Candidate) -> Failure | None:
-    """Return the failure of a part that is compiled alone, if its values are wrong."""
-    failure = Oracle(Forks(seconds=_SECONDS, uses_gpu=bool(part.device))).failure(part)
-    return failure if failure is not None and failure.kind in (WRONG, NAN) else None
+    """Return the failure of a part that is compiled alone."""
+    return Oracle(Forks(seconds=_SECONDS, uses_gpu=bool(part.device))).failure(part)
 
 
 # --- blocks that are alike ------------------------------------------------------------------------

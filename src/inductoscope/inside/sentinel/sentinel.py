@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
-import time
+import shutil
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -19,8 +19,10 @@ from torch.utils._pytree import tree_leaves
 from inductoscope.doctor.alarm import GRAPH, INPUTS, KEPT, Alarm, write_alarm
 from inductoscope.doctor.sentinel_options import SentinelOptions
 from inductoscope.inside.compare.graphs import graph_code, snapshot
+from inductoscope.inside.compare.large_calls import is_lack_of_memory, written_inputs
+from inductoscope.inside.compare.values import release_frames, size_in_bytes
 from inductoscope.inside.doctor.compile_conditions import how_compiled, is_traced
-from inductoscope.inside.memory_budget import has_room_for_copies
+from inductoscope.inside.memory_budget import give_back, has_room_for_copies
 from inductoscope.inside.observe import current_compile_id
 from inductoscope.inside.repro.python_text import input_name
 from inductoscope.inside.scope import SCOPE, say
@@ -50,13 +52,14 @@ from inductoscope.inside.sentinel.shadow import (
     tap_backward,
     trios_of,
 )
+from inductoscope.inside.time_share import TimeShare
 from inductoscope.recording.events import BiasFound, CallShadowed, ShadowsEnded
 
 # The number of recent calls whose graphs take part in the choice of what to shadow.
 _RECENT = 64
 
-# The values, by name, of another way to make the call.
-ValuesOf = Callable[["Way"], Mapping[str, torch.Tensor]]
+# The values of a call, by name, with other roundings, which a seed chooses.
+WithOtherRounding = Callable[[int], Mapping[str, torch.Tensor]]
 
 
 class Sentinel:
@@ -70,7 +73,7 @@ class Sentinel:
         processes = max(int(os.environ.get("WORLD_SIZE", "1") or 1), 1)
         self._tests = BiasTests(options.false_alarms / processes)
         # A separate generator, so that the program's random numbers do not change.
-        self._random = random.Random()
+        self.random = random.Random()
         self._recent: deque[int] = deque(maxlen=_RECENT)
         self._is_working = False
         self._values: dict[tuple[str, str], _Value] = {}
@@ -91,13 +94,13 @@ class Sentinel:
 
     def wants(self, graph: ShadowedGraph) -> bool:
         """Decide at random whether to shadow this call, within the time share."""
-        self.share.start()
+        self.share.start()  # Not before the first call, to exclude the time to compile.
         self._recent.append(id(graph))
         if self._is_working or not SCOPE.active or not self.share.allows(graph.cost):
             return False
         if torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
             return False  # Synchronizing is forbidden during stream capture.
-        return self._random.random() * len(set(self._recent)) < 1.0
+        return self.random.random() * len(set(self._recent)) < 1.0
 
     @contextlib.contextmanager
     def working(self, graph: ShadowedGraph) -> Iterator[None]:
@@ -121,7 +124,7 @@ class Sentinel:
         graph: ShadowedGraph,
         call: ShadowedCall,
         trios: Mapping[str, Trio],
-        values_of: ValuesOf,
+        with_other_rounding: WithOtherRounding,
     ) -> None:
         """Add the errors of a shadowed call; raise an alarm if they exceed rounding."""
         SCOPE.emit(
@@ -148,7 +151,7 @@ class Sentinel:
             if value.is_suspicious():
                 suspicious[name] = value, errors
         if suspicious:
-            self._confirm(graph, call, suspicious, trios, values_of)
+            self._confirm(graph, call, suspicious, trios, with_other_rounding)
 
     def _confirm(
         self,
@@ -156,11 +159,11 @@ class Sentinel:
         call: ShadowedCall,
         suspicious: Mapping[str, tuple[_Value, SignedErrors]],
         trios: Mapping[str, Trio],
-        values_of: ValuesOf,
+        with_other_rounding: WithOtherRounding,
     ) -> None:
         """Run the call with other roundings too, and compare the bias with their spread."""
-        seeds = [self._random.getrandbits(31) for _ in range(ROUNDINGS)]
-        ways = [values_of(call.with_other_rounding(seed)) for seed in seeds]
+        seeds = [self.random.getrandbits(31) for _ in range(ROUNDINGS)]
+        ways = [with_other_rounding(seed) for seed in seeds]
         for name, (value, errors) in suspicious.items():
             confirmation = value.confirmation
             if confirmation is None or any(name not in way for way in ways):
@@ -205,13 +208,18 @@ class Sentinel:
 _SAID = ("compile", "value", "direction", "bias", "shadowed", "text", "kept")
 
 
+# The most that inputs of a call may take of what is free on disk.
+_PART_OF_DISK = 0.1
+
+
 def _keep(graph: ShadowedGraph, call: ShadowedCall, alarm: Alarm) -> None:
     """Save the graph and the inputs of the call that raised the alarm."""
     folder = Path(alarm.kept)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / GRAPH).write_text(graph_code(graph.module), "utf-8")
     with contextlib.suppress(Exception):  # The inputs may not be picklable, or the disk full.
-        torch.save(call.inputs, folder / INPUTS)
+        if size_in_bytes(call.inputs) <= shutil.disk_usage(folder).free * _PART_OF_DISK:
+            torch.save(call.inputs, folder / INPUTS)
     write_alarm(alarm, folder)
 
 
@@ -275,6 +283,8 @@ class ShadowedGraph:
     margin: float = 0.0
     # The devices of its dropouts, once they are known.
     dropouts: list[torch.device] | None = None
+    # The inputs that a graph writes to, once they are known; needed if they are too large to copy.
+    written: frozenset[int] | None = None
     waiting: Tap | None = field(default=None, repr=False)
     # Seconds that shadowing the current call has taken so far.
     seconds: float = 0.0
@@ -288,8 +298,22 @@ class ShadowedGraph:
         result = self.compiled(*arguments)
         if isinstance(call, ShadowedCall):
             with self.sentinel.working(self):
-                SCOPE.guard(self._after, call, arguments, result)
+                SCOPE.guard(self._while_memory_suffices, self._after, call, arguments, result)
         return result
+
+    def _while_memory_suffices(
+        self, work: Callable[..., None], call: ShadowedCall, *arguments: Any
+    ) -> None:
+        try:
+            work(call, *arguments)
+        except Exception as error:
+            if not is_lack_of_memory(error):
+                raise
+            release_frames(error)
+            self._turn_off("to repeat a call takes more memory than is left")
+        finally:
+            if call.is_large:
+                give_back()
 
     def describe(self, name: str) -> str:
         """Return a value's name, with the program's name of the input it belongs to."""
@@ -307,10 +331,15 @@ class ShadowedGraph:
         self.cost, self.seconds = self.cost / 2, 0.0
         if is_traced(arguments):
             return None
-        if not has_room_for_copies(arguments):
-            self._turn_off("its inputs are too large to copy")
+        if has_room_for_copies(arguments, self.module):
+            return ShadowedCall(self.module, arguments)
+        if self.written is None:
+            self.written = written_inputs(self.module, arguments)
+        written = self.written
+        if written is None or not has_room_for_copies([arguments[n] for n in written]):
+            self._turn_off("its inputs are too large to copy, and it may write to them")
             return None
-        return ShadowedCall(self.module, arguments)
+        return ShadowedCall(self.module, arguments, written, self.sentinel.random)
 
     def _after(self, call: ShadowedCall, arguments: tuple[Any, ...], result: Any) -> None:
         try:
@@ -323,10 +352,12 @@ class ShadowedGraph:
             self._turn_off(f"eager cannot draw the same random numbers ({error})")
             return
         except Exception as error:
+            if is_lack_of_memory(error):
+                raise
             self._turn_off(f"{type(error).__name__} in eager or float64: {error}"[:300])
             return
         outputs = tuple(tree_leaves(result))
-        values = ForwardValues(call.inputs, eager.inputs)
+        values = ForwardValues(call, eager.inputs)
         trios = trios_of(
             values.of(outputs, arguments),
             values.of(eager.outputs, eager.inputs),
@@ -339,29 +370,48 @@ class ShadowedGraph:
         if not self._drops_the_same(trios):
             return
         self.shadowed += 1
-        self.sentinel.examine(self, call, trios, lambda way: values.of(way.outputs, way.inputs))
+
+        def with_other_rounding(seed: int) -> Mapping[str, torch.Tensor]:
+            way = call.with_other_rounding(seed)
+            return values.of(way.outputs, way.inputs)
+
+        self.sentinel.examine(self, call, trios, with_other_rounding)
         if self.off:
             return
+        kept = None if call.is_large else (eager, reference)
         self.waiting = tap_backward(
-            outputs, arguments, lambda tap: self._after_backward(call, eager, reference, tap)
+            outputs,
+            arguments,
+            call.tested_gradients,
+            lambda tap: self._after_backward(call, kept, tap),
         )
 
-    def _after_backward(self, call: ShadowedCall, eager: Way, reference: Way, tap: Tap) -> None:
+    def _after_backward(self, call: ShadowedCall, kept: tuple[Way, Way] | None, tap: Tap) -> None:
         self.waiting = None
         with self.sentinel.working(self):
-            SCOPE.guard(self._compare_gradients, call, eager, reference, tap)
+            SCOPE.guard(self._while_memory_suffices, self._compare_gradients, call, kept, tap)
 
-    def _compare_gradients(self, call: ShadowedCall, eager: Way, reference: Way, tap: Tap) -> None:
+    def _compare_gradients(
+        self, call: ShadowedCall, kept: tuple[Way, Way] | None, tap: Tap
+    ) -> None:
+        """Compare gradients; without `kept`, the forward passes are repeated one by one."""
         if not tap.cotangents:
             return
-        trios = trios_of(
-            backward_values(tap.gradients),
-            backward_values(eager.gradients(tap.cotangents)),
-            backward_values(reference.gradients(tap.cotangents)),
-        )
+
+        def gradients_of(way: Way) -> dict[str, torch.Tensor]:
+            found = backward_values(way.gradients(tap.cotangents, tap.gradients))
+            return {name: call.part(value) for name, value in found.items()}
+
+        compiled = {name: call.part(v) for name, v in backward_values(tap.gradients).items()}
+        eager = gradients_of(kept[0] if kept else call.in_eager(for_backward=True))
+        reference = gradients_of(kept[1] if kept else call.in_float64(for_backward=True))
+        trios = trios_of(compiled, eager, reference)
         if self._drops_the_same(trios):
             self.sentinel.examine(
-                self, call, trios, lambda way: backward_values(way.gradients(tap.cotangents))
+                self,
+                call,
+                trios,
+                lambda seed: gradients_of(call.with_other_rounding(seed, for_backward=True)),
             )
 
     def _drops_the_same(self, trios: dict[str, Trio]) -> bool:
@@ -382,38 +432,3 @@ class ShadowedGraph:
     def _turn_off(self, why: str) -> None:
         self.off = why
         SCOPE.emit(ShadowsEnded(compile=self.compile_id, text=why))
-
-
-# --- How much of the time the sentinel has seen it may spend --------------------------------------
-
-
-class TimeShare:
-    """Limits the time spent to a share of the time that the program had for itself."""
-
-    def __init__(self, share: float, clock: Callable[[], float] = time.perf_counter) -> None:
-        self._share, self._clock = share, clock
-        self._started: float | None = None
-        self.spent = 0.0
-
-    def start(self) -> None:
-        """Start the program's clock at the first call, which excludes the time to compile."""
-        if self._started is None:
-            self._started = self._clock()
-
-    @property
-    def seen(self) -> float:
-        """The seconds that the program had for itself."""
-        return 0.0 if self._started is None else self._clock() - self._started - self.spent
-
-    def allows(self, seconds: float) -> bool:
-        """Check whether this many more seconds stay within the share."""
-        return self.spent + seconds <= self._share * self.seen
-
-    @contextlib.contextmanager
-    def spending(self) -> Iterator[None]:
-        """Count the time of the block as spent."""
-        started = self._clock()
-        try:
-            yield
-        finally:
-            self.spent += self._clock() - started

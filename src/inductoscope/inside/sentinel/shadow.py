@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+import random
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -15,15 +16,17 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from inductoscope.inside.compare.graphs import as_function
-from inductoscope.inside.compare.reference import Float64, UsualRounding
+from inductoscope.inside.compare.large_calls import saved_in_main_memory
+from inductoscope.inside.compare.reference import Float64, LazyFloat64, UsualRounding
 from inductoscope.inside.compare.values import (
     Surroundings,
-    copy_values,
     generator_states,
     is_plain,
     result_and_drawing,
     same_generators,
+    shared_copies,
 )
+from inductoscope.inside.memory_budget import has_room_to_save
 
 
 class _Precision(TorchDispatchMode):
@@ -49,8 +52,10 @@ class Way:
     inputs: tuple[Any, ...]
     mode: Any
 
-    def gradients(self, cotangents: Sequence[tuple[int, torch.Tensor]]) -> dict[int, torch.Tensor]:
-        """Compute gradients of the inputs, by number, for cotangents of outputs."""
+    def gradients(
+        self, cotangents: Sequence[tuple[int, torch.Tensor]], wanted: Collection[int]
+    ) -> dict[int, torch.Tensor]:
+        """Compute gradients of the inputs with these numbers, for cotangents of outputs."""
         ends, weights = [], []
         for number, cotangent in cotangents:
             end = self.outputs[number]
@@ -60,7 +65,7 @@ class Way:
         leaves = {
             number: value
             for number, value in enumerate(self.inputs)
-            if isinstance(value, torch.Tensor) and value.requires_grad and value.is_leaf
+            if number in wanted and value.requires_grad and value.is_leaf
         }
         if not ends or not leaves:
             return {}
@@ -71,16 +76,36 @@ class Way:
         }
 
 
-class ShadowedCall:
-    """The inputs of a call, which can be repeated in other ways."""
+# Of a call that is too large to copy: the bytes of gradients, and the elements of a value, that are
+# tested at a time.
+_MOST_TESTED, _LARGEST_PART = 64 << 20, 1 << 22
 
-    def __init__(self, module: GraphModule, arguments: Sequence[Any]) -> None:
-        self._function = as_function(module)
+
+class ShadowedCall:
+    """The inputs of a call, which can be repeated in other ways.
+
+    If the inputs are too large to copy, those that the graph only reads are shared. Then no two
+    ways are kept at a time: a forward pass keeps nothing for a backward pass, which is repeated
+    from the start.
+    """
+
+    def __init__(
+        self,
+        module: GraphModule,
+        arguments: Sequence[Any],
+        written: Collection[int] | None = None,
+        chance: random.Random | None = None,
+    ) -> None:
+        """With `written`, only the inputs with these numbers are copied."""
+        self._chance = (chance or random.Random()).random()
+        self._module, self._function = module, as_function(module)
         self._generators = generator_states()
         self._drops: Drops | None = None
         self._surroundings = Surroundings.now()
+        self.is_large = written is not None
+        self.copied = range(len(arguments)) if written is None else written
         # The inputs are copied before the call, which may write to them.
-        self.inputs = copy_values(arguments)
+        self.inputs = shared_copies(arguments, self.copied)
 
     def dropouts(self) -> list[torch.device]:
         """Return the devices of dropouts; raises `CannotRepeat` for other random draws."""
@@ -100,16 +125,37 @@ class ShadowedCall:
             with same_generators(self._generators):
                 self._drops = Drops(draw_seeds(len(devices), devices[0]))
 
-    def in_eager(self) -> Way:
-        return self._call(None)
+    @property
+    def tested_gradients(self) -> set[int]:
+        """The numbers of inputs whose gradients are tested: all, or some that fit into memory."""
+        numbers = [n for n, v in enumerate(self.inputs) if isinstance(v, torch.Tensor)]
+        if self.is_large:
+            if not has_room_to_save(self._module):
+                return set()
+            random.Random(self._chance).shuffle(numbers)
+            sizes = itertools.accumulate(self.inputs[n].nbytes for n in numbers)
+            numbers = [n for n, size in zip(numbers, sizes, strict=True) if size <= _MOST_TESTED]
+        return set(numbers)
 
-    def in_float64(self) -> Way:
+    def part(self, value: torch.Tensor) -> torch.Tensor:
+        """Return the part of a large value that is tested in this call, in each way the same."""
+        left_out = value.numel() - _LARGEST_PART
+        if left_out <= 0:
+            return value
+        start = int(self._chance * left_out)
+        return value.detach().reshape(-1)[start : start + _LARGEST_PART]
+
+    def in_eager(self, *, for_backward: bool = False) -> Way:
+        return self._call(None, for_backward=for_backward)
+
+    def in_float64(self, *, for_backward: bool = False) -> Way:
         """Repeat the call in float64; raises the error of an operation that does not support it."""
-        return self._call(torch.float64, Float64())
+        mode = LazyFloat64() if self.is_large else Float64()
+        return self._call(torch.float64, mode, for_backward=for_backward)
 
-    def with_other_rounding(self, seed: int) -> Way:
+    def with_other_rounding(self, seed: int, *, for_backward: bool = False) -> Way:
         """Repeat the call in eager, with every inexact result slightly perturbed."""
-        return self._call(None, UsualRounding(seed))
+        return self._call(None, UsualRounding(seed), for_backward=for_backward)
 
     def precision(self) -> set[torch.dtype]:
         """Return the floating-point dtypes that the call computes in."""
@@ -117,11 +163,16 @@ class ShadowedCall:
         self._call(None, noting)
         return noting.dtypes
 
-    def _call(self, dtype: torch.dtype | None, mode: Any = None) -> Way:
-        copies = copy_values(self.inputs, dtype=dtype)
+    def _call(
+        self, dtype: torch.dtype | None, mode: Any = None, *, for_backward: bool = False
+    ) -> Way:
+        copies = shared_copies(self.inputs, self.copied, dtype=dtype)
         with contextlib.ExitStack() as stack:
             stack.enter_context(same_generators(self._generators))
             stack.enter_context(self._surroundings.entered())
+            if self.is_large:
+                saving = saved_in_main_memory(self.inputs) if for_backward else torch.no_grad()
+                stack.enter_context(saving)
             if mode is not None:
                 stack.enter_context(mode)
             if self._drops is not None:
@@ -271,9 +322,15 @@ class Tap:
 
 
 def tap_backward(
-    outputs: Sequence[Any], arguments: Sequence[Any], then: Callable[[Tap], None]
+    outputs: Sequence[Any],
+    arguments: Sequence[Any],
+    wanted: Collection[int],
+    then: Callable[[Tap], None],
 ) -> Tap | None:
-    """Call `then` after the backward pass of a call; return None if it has none."""
+    """Call `then` after the backward pass of a call; return None if it has none.
+
+    `wanted` are the numbers of the arguments whose gradients it gets.
+    """
     nodes = [value.grad_fn for value in outputs if isinstance(value, torch.Tensor)]
     node = next((node for node in nodes if node is not None and node.name() == _COMPILED), None)
     if node is None:
@@ -284,7 +341,11 @@ def tap_backward(
             for number, value in enumerate(outputs)
             if isinstance(value, torch.Tensor) and value.grad_fn is node
         ],
-        list(_places_of(arguments, node.next_functions)),
+        [
+            (number, place)
+            for number, place in _places_of(arguments, node.next_functions)
+            if number in wanted
+        ],
     )
 
     def hook(gradients: Sequence[Any], cotangents: Sequence[Any]) -> None:
@@ -324,21 +385,26 @@ class Trio(NamedTuple):
 class ForwardValues:
     """The outputs, and the change of each input that eager writes to."""
 
-    def __init__(self, before: Sequence[Any], after: Sequence[Any]) -> None:
+    def __init__(self, call: ShadowedCall, after: Sequence[Any]) -> None:
         """Find changed inputs, from those before the call and those that eager left."""
+        self._part = call.part
+        pairs = {number: (call.inputs[number], after[number]) for number in call.copied}
         self._before = {
             number: one
-            for number, (one, two) in enumerate(zip(before, after, strict=True))
+            for number, (one, two) in pairs.items()
             if _is_float(one) and _is_float(two) and not torch.equal(one, two)
         }
 
     def of(self, outputs: Sequence[Any], inputs: Sequence[Any]) -> dict[str, torch.Tensor]:
         """Return the values of one way to make the call, by name."""
         found = {
-            f"output {number}": value for number, value in enumerate(outputs) if _is_float(value)
+            f"output {number}": self._part(value)
+            for number, value in enumerate(outputs)
+            if _is_float(value)
         }
         for number, before in self._before.items():
-            change = _wide(inputs[number].detach()) - _wide(before.detach())
+            one, two = self._part(before), self._part(inputs[number])
+            change = _wide(two.detach()) - _wide(one.detach())
             found[f"the change of input {number}"] = change
         return found
 
@@ -346,7 +412,8 @@ class ForwardValues:
         """Return the ratio of an input's size to its change; 1 for an output."""
         if not name.startswith("the change"):
             return 1.0
-        size = float(_wide(self._before[int(name.rpartition(" ")[2])].detach()).abs().sum())
+        before = self._part(self._before[int(name.rpartition(" ")[2])])
+        size = float(_wide(before.detach()).abs().sum())
         return max(size / (float(change.abs().sum()) or size or 1.0), 1.0)
 
 
