@@ -5,6 +5,7 @@ The tensors of most tests are small; what makes a call large is tried in whole p
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from inductoscope.inside.compare.large_calls import (
 from inductoscope.inside.compare.value_in_tiles import ValueInTiles
 from inductoscope.inside.compare.values import memory_of
 from inductoscope.inside.doctor.large_checks import distinct_blocks
-from inductoscope.processes.status import _free_in_cgroups
+from inductoscope.processes.memory import _cgroups_of
 from support.graphs import captured, numbers
 from support.programs import Workplace
 
@@ -348,7 +349,7 @@ def test_what_a_cgroup_leaves_counts_cached_files_as_free(tmp_path: Path) -> Non
     }
     for name, text in files.items():
         (old / name).write_text(text)
-    left = set(_free_in_cgroups(tmp_path))
+    left = {limit.free for limit in _cgroups_of(os.getpid(), tmp_path)}
     assert left <= {150, 407}
     assert left
 

@@ -17,6 +17,7 @@ from inductoscope.doctor.proof import Proof
 from inductoscope.doctor.runs import Listener, ProgramRun, RunLimits, Runs, output_of
 from inductoscope.launch.users_cache import LEFT
 from inductoscope.model.entities import Ending
+from inductoscope.processes.memory import MemoryUse
 from inductoscope.recording.events import CallsUnchecked, Check, CompileStart, Event, ProcessStart
 from inductoscope.recording.location import create_recording
 from inductoscope.recording.writer import StreamWriter
@@ -40,6 +41,8 @@ class End:
     # Events that it leaves in its recording, and what is found inside it.
     events: tuple[Event, ...] = ()
     found: FailureFinding | None = None
+    # Who held how much memory when it was scarcest.
+    memory: MemoryUse | None = None
 
 
 ENDS_WELL = End()
@@ -74,7 +77,7 @@ def leave_behind(end: End, folder: Path) -> ProgramRun:
         stream.close()
     ending = Ending(end.exit_code, end.signal, end.seconds)
     was = (end.stalled, end.over_time, end.calls_done)
-    return ProgramRun(ending, folder, *was, finding=finding_in(folder))
+    return ProgramRun(ending, folder, *was, finding=finding_in(folder), memory=end.memory)
 
 
 @dataclass

@@ -16,6 +16,7 @@ from inductoscope.doctor.alarm import Alarm
 from inductoscope.doctor.case import ProgramCase
 from inductoscope.doctor.failure import WRONG, Failure
 from inductoscope.doctor.instructions import CALLS_BY_EACH_RANK
+from inductoscope.doctor.lack_of_memory import lack_of_memory, with_holders
 from inductoscope.doctor.runs import ProgramRun
 from inductoscope.doctor.slowness import LONGEST_TO_TIME, may_be_slower
 from inductoscope.doctor.symptom import says_the_same
@@ -25,7 +26,7 @@ from inductoscope.model.fx import read_graph
 from inductoscope.recording.events import ANSWERED, OTHER_ERROR, OUTSIDE, Check
 from inductoscope.recording.layout import signal_name
 from inductoscope.torch_facts import stages
-from inductoscope.torch_facts.messages import OutOfMemory, last_lines
+from inductoscope.torch_facts.messages import last_lines
 from inductoscope.torch_facts.package_wrappers import run_function
 from inductoscope.verdicts import Confidence
 from inductoscope.wording import count_of
@@ -43,7 +44,8 @@ def not_a_bug(summary: str, checks: Sequence[Check], confidence: Confidence = "p
 def also_fails_in_eager(case: ProgramCase, eager: ProgramRun) -> Verdict:
     last = last_lines(eager.output, 3)
     said = _how_it_ended(eager, last)
-    why = "The program fails without torch.compile too, so the compiler is not to blame"
+    does = "fails" if lack_of_memory(eager) is None else "runs out of memory"
+    why = f"The program {does} without torch.compile too, so the compiler is not to blame"
     if asks_for_missing_gpu(said):
         why = f"The program asks for a GPU that this machine ({this_machine()}) does not have"
     result = Verdict(v.NOT_A_BUG, stages.USER, f"{why}{said}", "proven")
@@ -55,6 +57,7 @@ def also_fails_in_eager(case: ProgramCase, eager: ProgramRun) -> Verdict:
     codes = f"exit code {case.first.ending.exit_code} compiled, {eager.ending.exit_code} in eager"
     result.add(codes, f"two runs of the program{how}")
     result.add("\n".join(last), "what the run in eager printed last")
+    with_holders(result, eager)
     if case.random_operations:
         result.add(
             f"it draws random numbers ({', '.join(case.random_operations[:4])}); whether they "
@@ -93,23 +96,6 @@ def _exception_in(output: str) -> str:
     if on_ranks:
         return f"{on_ranks[0]['text']} (rank {on_ranks[0]['rank']})"
     return str(found[-1]["text"]) if found else ""
-
-
-def gpu_is_full(run: ProgramRun, lack: OutOfMemory) -> Verdict:
-    """Make the verdict that other processes hold the memory that a run could not allocate."""
-    result = Verdict(
-        v.NOT_CHECKED,
-        stages.NO_STAGE,
-        f"Other processes hold {in_gib(lack.of_others)} of the {in_gib(lack.total)} GiB of GPU "
-        f"{lack.gpu}, so the program ran out of memory. Nothing is known to be wrong with it. End "
-        "them, or choose another GPU with CUDA_VISIBLE_DEVICES.",
-        "proven",
-    )
-    return result.add(run.last_words, "what the program printed last")
-
-
-def in_gib(size: int) -> str:
-    return f"{size / (1 << 30):.1f}"
 
 
 def ends_well_without_tool(said: str) -> Verdict:

@@ -117,6 +117,7 @@ _SHORT_OF = (
     ("Disk quota exceeded", "Free some space there, or choose another TMPDIR."),
     ("Killed signal terminated program", "Memory ran out: give the native compiler more of it."),
     ("Cannot allocate memory", "Memory ran out: let less run at the same time."),
+    ("MemoryError", "Memory ran out: give the program more of it."),
 )
 
 

@@ -39,6 +39,7 @@ from inductoscope.launch.users_cache import folder as users_folder
 from inductoscope.model.fold import load
 from inductoscope.processes.children import start_group
 from inductoscope.processes.ending import end_with_descendants, hold, processes_below
+from inductoscope.processes.memory import MemoryUse, MemoryWatch
 from inductoscope.processes.stack_signal import written_stacks
 from inductoscope.processes.stacks import ask_for_stacks
 from inductoscope.processes.status import is_alive
@@ -111,6 +112,8 @@ class ProgramRun:
     diagnosis: StallDiagnosis | None = None
     # The failure found inside the program; None if there is none.
     finding: FailureFinding | None = None
+    # Who held how much of it when memory was scarcest.
+    memory: MemoryUse | None = None
 
     @property
     def was_ended(self) -> bool:
@@ -214,10 +217,10 @@ def run_watched(
         )
         stream.emit(Launched(pid=child.pid, command=tuple(without_secrets(command))))
         reason = _EndReason.INTERRUPTED
-        followed = FollowedRun(folder, listener)
+        followed, memory = FollowedRun(folder, listener), MemoryWatch(child.pid)
         try:
             listener.on_started()
-            reason = _watch(child, followed, limits, is_checked=instructions.inside)
+            reason = _watch(child, followed, memory, limits, is_checked=instructions.inside)
         finally:
             end_with_descendants(child)
             if reason is not _EndReason.INTERRUPTED:
@@ -238,6 +241,7 @@ def run_watched(
         calls_done=reason is _EndReason.CALLS_DONE,
         diagnosis=followed.diagnosis,
         finding=finding,
+        memory=memory.seen(),
     )
 
 
@@ -306,7 +310,12 @@ def _is_pipe_or_file(descriptor: int) -> bool:
 
 
 def _watch(
-    child: subprocess.Popen[bytes], followed: FollowedRun, limits: RunLimits, *, is_checked: bool
+    child: subprocess.Popen[bytes],
+    followed: FollowedRun,
+    memory: MemoryWatch,
+    limits: RunLimits,
+    *,
+    is_checked: bool,
 ) -> _EndReason:
     """Wait for the program, pass on its messages, and end it if it stalls or takes too long."""
     from inductoscope.hangs.watch.stall import Stall, StallWatcher, patience_of_doctor
@@ -319,6 +328,7 @@ def _watch(
         if followed.listener.is_over():
             return _EndReason.INTERRUPTED
         followed.look()
+        memory.look()
         if followed.is_investigated:
             investigated = time.monotonic()
             followed.hold_others()

@@ -6,6 +6,7 @@ everything that copies tensors of the program asks here before.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ from torch.fx import GraphModule
 
 from inductoscope.inside.compare.graphs import bytes_of
 from inductoscope.inside.compare.values import size_in_bytes
-from inductoscope.processes.status import free_memory, memory_in_use
+from inductoscope.processes.memory import free_memory, memory_in_use, tightest_limit
 
 # Beside the program, the tool takes at most this part of what the program uses, or so much at
 # least, and never more than a part of what is free.
@@ -45,6 +46,16 @@ def has_room_for_copies(values: Sequence[Any], module: GraphModule | None = None
 def has_room_in_main_memory(needed: int) -> bool:
     """Check whether the tool may take so many bytes of main memory for results that it keeps."""
     return needed <= free_memory() // 2
+
+
+def what_is_free() -> str:
+    """Return how much memory is left to this process, and by whose limit."""
+    limit = tightest_limit(os.getpid())
+    texts = [f"{max(0, limit.free) >> 20} MiB were free of {limit.name}"]
+    if torch.cuda.is_initialized():
+        device = torch.device("cuda", torch.cuda.current_device())
+        texts.append(f"{free_on(device) >> 20} MiB of GPU {device.index}")
+    return ", ".join(texts)
 
 
 def has_room_to_save(module: GraphModule) -> bool:

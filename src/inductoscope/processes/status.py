@@ -118,53 +118,6 @@ def read_text(pid: int, name: str) -> str:
     return ""
 
 
-def memory_in_use() -> int:
-    """Return the resident set size of this process in bytes."""
-    status = read_status(os.getpid())
-    return status.memory if status is not None else 0
-
-
-def free_memory() -> int:
-    """Return the available memory in bytes: of the machine, or what a cgroup's limit leaves."""
-    return max(0, min([_free_on_machine(), *_free_in_cgroups()]))
-
-
-def _free_on_machine() -> int:
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        for line in (PROC / "meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable"):
-                return int(line.split()[1]) << 10
-    return _PAGE * os.sysconf("SC_PHYS_PAGES") // 2
-
-
-# The files of a cgroup, by its version: limit, usage, and the name of cached files in memory.stat.
-_CGROUPS = {
-    1: ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
-    2: ("memory.max", "memory.current", "inactive_file"),
-}
-
-
-def _free_in_cgroups(root: Path = Path("/sys/fs/cgroup")) -> Iterator[int]:
-    """Yield what the limits of this process's cgroups leave; cached files can be dropped."""
-    for line in read_text(os.getpid(), "cgroup").splitlines():
-        _, controllers, path = line.split(":", 2)
-        if controllers and "memory" not in controllers.split(","):
-            continue
-        version, top = (1, root / "memory") if controllers else (2, root)
-        own = top / path.lstrip("/")
-        for folder in (own, *own.parents):
-            with contextlib.suppress(OSError, ValueError):
-                yield _free_in(folder, *_CGROUPS[version])
-            if folder == top:
-                break
-
-
-def _free_in(folder: Path, limit: str, usage: str, cached: str) -> int:
-    left = int((folder / limit).read_text()) - int((folder / usage).read_text())
-    fields = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
-    return left + int(fields.get(cached, 0))
-
-
 # --------------------------------------------------------------------------------------------------
 # The cores that this process may use, which in a container or a job are fewer than there are.
 

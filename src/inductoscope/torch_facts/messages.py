@@ -163,39 +163,53 @@ def _warning_length(lines: list[str], number: int) -> int:
     return 2 if beneath and re.match(r"  \S", beneath[0]) else 1
 
 
-# --- a GPU without free memory --------------------------------------------------------------------
+# --- memory that ran out, of a GPU or of the machine ----------------------------------------------
 
 _OUT_OF_MEMORY = re.compile(
     r"out of memory\. Tried to allocate (?P<tried>[\d.]+ \w+)\. GPU (?P<gpu>\d+) has a total "
     r"capacity of (?P<total>[\d.]+ \w+) of which (?P<free>[\d.]+ \w+) is free\."
-    r"(?:.*?this process has (?P<own>[\d.]+ \w+) memory in use)?",
+    r"(?:.*?this process has (?P<own>[\d.]+ \w+) memory in use)?"
+    r"(?:[^\n]*? (?P<allowed>[\d.]+ \w+) allowed;)?",
     re.DOTALL,
+)
+_MAIN_MEMORY = re.compile(
+    r"can't allocate memory: you tried to allocate (?P<tried>\d+) bytes|\bMemoryError"
+    r"|std::bad_alloc|Cannot allocate memory|Killed signal terminated program"
 )
 _UNITS = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 
 
 @dataclass(frozen=True)
 class OutOfMemory:
-    """A GPU on which torch could not allocate, by its own figures, in bytes."""
+    """Memory that could not be allocated, and who holds how much of the whole, in bytes."""
 
-    gpu: int
+    # Of which memory, for use inside a sentence.
+    place: str
+    # The amount asked for; 0 if it is not known.
     tried: int
     total: int
     free: int
-    # All that this process holds; 0 if torch does not know.
+    # All that the program holds; 0 if it is not known.
     own: int
+    # What processes of this tool hold.
+    of_tool: int = 0
+    # Whether other processes may use the same memory, and whether it is a GPU's.
+    is_shared: bool = True
+    is_gpu: bool = False
 
     @property
     def of_others(self) -> int:
         """The memory of other processes; 0 if it is not known."""
-        return max(0, self.total - self.free - self.own) if self.own else 0
+        used = self.total - self.free - self.own - self.of_tool
+        return max(0, used) if self.own and self.is_shared else 0
 
     @property
     def is_caused_by_others(self) -> bool:
         """Whether the allocation would have fitted, had other processes held nothing."""
         # Figures are rounded, and the driver holds some memory, too.
         is_much = self.of_others > max(1 << 30, self.total // 20)
-        return is_much and self.tried <= self.free + self.of_others
+        # A process that was killed cannot say what it asked for: it may have been half of the way.
+        return is_much and self.free < (self.tried or self.own) <= self.free + self.of_others
 
 
 def out_of_memory(text: str) -> OutOfMemory | None:
@@ -205,7 +219,17 @@ def out_of_memory(text: str) -> OutOfMemory | None:
         return None
     found = every[-1]
     tried, total, free, own = (_bytes(found[name]) for name in ("tried", "total", "free", "own"))
-    return OutOfMemory(int(found["gpu"]), tried, total, free, own)
+    place, allowed = f"GPU {found['gpu']}", _bytes(found["allowed"])
+    if allowed and own + tried > allowed:
+        place = f"the memory fraction that the program allows itself on {place}"
+        return OutOfMemory(place, tried, allowed, max(0, allowed - own), own, 0, False, is_gpu=True)
+    return OutOfMemory(place, tried, total, free, own, is_gpu=True)
+
+
+def asked_of_main_memory(text: str) -> int | None:
+    """Return the bytes that could not be allocated, 0 if unknown; None if nothing says so."""
+    every = list(_MAIN_MEMORY.finditer(text))
+    return max((int(found["tried"] or 0) for found in every), default=None)
 
 
 def _bytes(size: str | None) -> int:

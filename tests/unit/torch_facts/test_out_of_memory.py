@@ -33,6 +33,16 @@ def test_the_message_tells_who_holds_the_memory() -> None:
     assert out_of_memory("MemoryError") is None
 
 
+def test_a_limit_that_the_program_sets_itself_is_nobody_elses() -> None:
+    """`torch.cuda.set_per_process_memory_fraction` leaves the rest of the GPU to others."""
+    text = FILLED.replace("in use. Of the", "in use. 27.96 GiB allowed; Of the")
+    lack = out_of_memory(text)
+    assert lack is not None
+    assert "the memory fraction" in lack.place
+    assert round(lack.total / (1 << 30)) == 28
+    assert not lack.is_caused_by_others
+
+
 @pytest.mark.parametrize("first", [End(1, FILLED, events=EVENTS), End(events=EVENTS)])
 def test_a_gpu_that_another_process_has_filled_is_no_failure_of_the_program(
     first: End, tmp_path: Path

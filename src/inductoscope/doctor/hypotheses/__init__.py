@@ -31,6 +31,8 @@ HYPOTHESES: tuple[Hypothesis, ...] = (
     packages.broken_guards,
     program_itself.refused_nan,
     packages.package_from_elsewhere,
+    # Before a place is looked for where memory ran out.
+    program_itself.out_of_memory,
     # The first run found nothing inside the program: investigate at the place of the failure.
     found.died_or_stalled,
     # Before further calls of a program that fails because it is slow are checked.
@@ -47,7 +49,6 @@ HYPOTHESES: tuple[Hypothesis, ...] = (
     found.unproven_failure,
     # No compiled graph is known to be wrong.
     program_itself.input_withheld,
-    program_itself.out_of_memory,
     compiler_levels.unexamined_failure,
     compiler_levels.compile_refused,
     stalled.never_ends,

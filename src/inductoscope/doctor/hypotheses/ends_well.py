@@ -16,7 +16,6 @@ from inductoscope.doctor.common_verdicts import (
     FAILS_IN_EAGER_TOO,
     also_fails_in_eager,
     differing_lines,
-    gpu_is_full,
     not_always,
     nothing_found,
     other_random_numbers,
@@ -35,6 +34,7 @@ from inductoscope.doctor.instructions import (
     RunCondition,
 )
 from inductoscope.doctor.judgement import relative_place, verdict_on
+from inductoscope.doctor.lack_of_memory import lack_of_memory, memory_is_full
 from inductoscope.doctor.runs import ProgramRun
 from inductoscope.doctor.symptom import fails_alike, numbers_that_differ
 from inductoscope.doctor.verdict import Culprit, Verdict
@@ -43,7 +43,6 @@ from inductoscope.launch.users_cache import EMPTY, USERS
 from inductoscope.model.entities import Compile, Recording
 from inductoscope.recording.events import CacheLookup
 from inductoscope.torch_facts import stages
-from inductoscope.torch_facts.messages import out_of_memory
 
 
 def clean(case: ProgramCase) -> Verdict | None:
@@ -74,20 +73,20 @@ def clean(case: ProgramCase) -> Verdict | None:
 
 
 def fails_without_the_tool(case: ProgramCase) -> Verdict | None:
-    """The program itself fails, or only now and then, or the GPU is full by now.
+    """The program itself fails, or only now and then, or the memory is full by now.
 
     Applies: The program fails without the tool, and not with it.
     Runs: The program in eager and once more compiled, both without the tool, unless other processes
-    have filled the GPU.
-    Concludes: Not a compiler bug, if it fails in eager in the same way; not checked, if the GPU is
-    full; unknown, if the program fails intermittently.
-    How sure: Proven by that run, or by torch's own figures of the memory.
+    have filled the memory.
+    Concludes: Not a compiler bug, if it fails in eager in the same way; not checked, if the memory
+    is full; unknown, if the program fails intermittently.
+    How sure: Proven by that run, or by the figures of the memory.
     """
     if not case.is_hidden:
         return None
-    lack = out_of_memory(case.runs.without_tool_once().output)
+    lack = lack_of_memory(case.runs.without_tool_once())
     if lack is not None and lack.is_caused_by_others:
-        return gpu_is_full(case.runs.without_tool_once(), lack)
+        return memory_is_full(case.runs.without_tool_once(), lack)
     eager = case.runs.in_eager_once("it fails without the tool; running it in eager")
     plain = case.runs.without_tool_once()
     if fails_alike(plain, eager):

@@ -9,18 +9,23 @@ from inductoscope.doctor.case import ProgramCase
 from inductoscope.doctor.common_verdicts import (
     FAILS_IN_EAGER_TOO,
     also_fails_in_eager,
-    gpu_is_full,
-    in_gib,
     not_a_bug,
     not_always,
     other_random_numbers,
 )
 from inductoscope.doctor.instructions import MOVED, UNMOVED, Instructions
 from inductoscope.doctor.judgement import relative_place
+from inductoscope.doctor.lack_of_memory import (
+    does_not_fit_with_tool,
+    lack_of_memory,
+    memory_is_full,
+    only_compiled,
+)
+from inductoscope.doctor.last_position import last_position
 from inductoscope.doctor.symptom import fails_alike, numbers_that_differ
 from inductoscope.doctor.verdict import Culprit, Verdict
 from inductoscope.recording.events import NAN_LIKELY, NAN_REFUSED
-from inductoscope.torch_facts import messages, stages
+from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.messages import device_error, refused_variable
 from inductoscope.wording import count_of
 
@@ -102,29 +107,34 @@ _NO_INPUT = re.compile(r"^EOFError: EOF when reading a line$", re.MULTILINE)
 
 
 def out_of_memory(case: ProgramCase) -> Verdict | None:
-    """A GPU has no free memory, because of another process or of the tool's own copies.
+    """Memory ran out: because of another process, of the tool, or of the program itself.
 
-    Applies: The program fails because it cannot allocate.
-    Runs: The program without the tool, unless other processes hold what it could not allocate.
-    Concludes: Not checked: who holds the memory, and what to do.
-    How sure: Proven by torch's own figures, or by the run that ends well without the tool.
+    Applies: The program, or its graph in a call that was checked, fails because it cannot allocate,
+    or the kernel kills it for want of memory.
+    Runs: The program without the tool, unless other processes hold what it could not allocate. If
+    it runs out there as well, in eager.
+    Concludes: Not checked, if others hold the memory, or the tool does, and what to do. Not a bug,
+    if it runs out in eager, too. A crash, if only the compiled program does, and would without the
+    tool's own processes.
+    How sure: Proven by these runs; likely if others hold it, and what was asked for is not known.
     """
-    lack = messages.out_of_memory(case.first.output) if case.fails_unexplained else None
+    lack = lack_of_memory(case.first)
     if lack is None:
         return None
     if lack.is_caused_by_others:
-        return gpu_is_full(case.first, lack)
-    if not case.runs.without_tool_once().ended_well:
+        return memory_is_full(case.first, lack)
+    plain = case.runs.without_tool_once()
+    if plain.ended_well:
+        return does_not_fit_with_tool(case.first, lack, plain)
+    lack = lack_of_memory(plain)
+    if lack is None or case.finding is not None:
         return None
-    result = Verdict(
-        v.NOT_CHECKED,
-        stages.NO_STAGE,
-        f"The program and the copies that a check keeps do not fit into the {in_gib(lack.total)} "
-        f"GiB of GPU {lack.gpu}; without the tool it ends well. Check fewer calls with --calls, or "
-        "use a smaller batch.",
-        "proven",
-    )
-    return result.add(case.first.last_words, "what the program printed last")
+    eager = case.runs.in_eager_once("it runs out of memory; running it without torch.compile")
+    if eager.failed:
+        return also_fails_in_eager(case, eager)
+    position = last_position(case.first)
+    stage = position.failure.stage if position is not None else stages.RUNTIME
+    return only_compiled(plain, lack, eager, stage) if eager.ended_well else None
 
 
 def undetermined_result(case: ProgramCase) -> Verdict | None:

@@ -270,6 +270,8 @@ def is_close(one: Any, two: Any) -> bool:
         return bool(one == two or (one != one and two != two))
     if one.shape != two.shape or one.dtype != two.dtype:
         return True  # Reported already, as a difference of metadata.
+    if one.is_meta and two.is_meta:
+        return True  # Neither has values.
     one, two = _dense(one), _dense(two)
     if one.dtype not in CLOSE:
         return torch.equal(one, two)
@@ -289,7 +291,7 @@ def _identical(one: Outcome, two: Outcome) -> bool:
     return all(
         torch.equal(_dense(mine).nan_to_num(), _dense(other).nan_to_num())
         for (_, mine), (_, other) in pairs
-        if isinstance(mine, torch.Tensor) and mine.dtype in CLOSE
+        if isinstance(mine, torch.Tensor) and mine.dtype in CLOSE and not mine.is_meta
     )
 
 

@@ -85,7 +85,7 @@ def is_number(node: Node) -> bool:
 def bytes_of(node: Node) -> int:
     """Return the bytes of the tensor that a node computes, as far as the compiler knows it."""
     value = node.meta.get("example_value", node.meta.get("val"))
-    if not isinstance(value, torch.Tensor):
+    if not isinstance(value, torch.Tensor) or value.is_meta:
         return 0
     return math.prod(map(_size, value.shape)) * value.element_size()
 

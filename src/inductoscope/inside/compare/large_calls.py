@@ -167,6 +167,11 @@ class LargeCall:
         return found
 
     @property
+    def most_bytes(self) -> int:
+        """The bytes that a call may take: all that the graph computes, and what is kept of it."""
+        return self.kept_bytes + sum(map(bytes_of, self.module.graph.nodes))
+
+    @property
     def how(self) -> str:
         """How the values were compared, as an addition to what was found."""
         sampled = sum(not seen.is_close for seen in self._seen.values())
@@ -308,7 +313,8 @@ class LargeCall:
 
     def _keep(self, name: str, value: Any) -> Any:
         """Keep a value of eager in main memory; return its form."""
-        if not isinstance(value, torch.Tensor) or name in self._shared_names:
+        has_values = isinstance(value, torch.Tensor) and not value.is_meta
+        if not has_values or name in self._shared_names:
             return _form(value)
         kept = comparable(value)
         written = {memory.untyped_storage()._cdata for memory, _ in self._restored.values()}

@@ -20,9 +20,10 @@ _SEED_OF_COTANGENTS = 20
 
 
 def is_plain(value: Any) -> bool:
-    """Check for a dense tensor in memory: not sparse, nested, fake or a subclass."""
+    """Check for a dense tensor in memory: not sparse, nested, fake, on meta, or a subclass."""
     return (
         type(value) in (torch.Tensor, torch.nn.Parameter)
+        and not value.is_meta
         and value.layout is torch.strided
         and not value.is_quantized
         and not value.is_conj()

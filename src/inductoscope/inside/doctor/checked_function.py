@@ -31,6 +31,7 @@ from inductoscope.doctor.instructions import FUNCTION_SCRIPT, Instructions
 from inductoscope.errors import ToolFailure
 from inductoscope.inside.compare.bug_or_rounding import described
 from inductoscope.inside.compare.collectives import ANSWERED_COLLECTIVES
+from inductoscope.inside.compare.large_calls import is_lack_of_memory
 from inductoscope.inside.doctor.program_copy import take_copy_before_compile
 from inductoscope.inside.repro.source_text import function_script
 from inductoscope.inside.scope import SCOPE
@@ -234,9 +235,14 @@ def _compare(
     eager = [run for run in runs if isinstance(run, _Returned)]
     name = str(getattr(function, "__qualname__", type(function).__name__))
     if eager:
-        verdict, text = "right", _difference(eager[0].values, compiled)
+        try:
+            verdict, text = "right", _difference(eager[0].values, compiled)
+            by_itself = _difference(eager[0].values, eager[-1].values) if text else ""
+        except Exception as error:
+            if is_lack_of_memory(error):
+                return
+            raise
         if text:
-            by_itself = _difference(eager[0].values, eager[-1].values)
             verdict = "unsteady" if by_itself else "differs"
             text = f"two runs in eager differ: {by_itself}" if by_itself else text
         text = text or count_of(len(eager[0].values), "value")
@@ -282,7 +288,7 @@ def _tensor_difference(one: torch.Tensor, two: Any) -> str:
         return f"is a {type(two).__name__}, in eager a tensor"
     if one.dtype != two.dtype or one.shape != two.shape:
         return f"is {two.dtype} {tuple(two.shape)}, in eager {one.dtype} {tuple(one.shape)}"
-    if one.layout is not torch.strided or not one.numel():
+    if one.layout is not torch.strided or not one.numel() or one.is_meta:
         return ""
     if one.is_complex():
         return _tensor_difference(torch.view_as_real(one), torch.view_as_real(two))

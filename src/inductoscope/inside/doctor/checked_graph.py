@@ -43,7 +43,12 @@ from inductoscope.inside.compare.reference import (
     with_other_random_numbers,
     with_perturbed_rounding,
 )
-from inductoscope.inside.compare.values import copy_values, needs_backward, size_in_bytes
+from inductoscope.inside.compare.values import (
+    copy_values,
+    needs_backward,
+    release_frames,
+    size_in_bytes,
+)
 from inductoscope.inside.doctor.checked_function import has_returned_in_eager
 from inductoscope.inside.doctor.compile_conditions import (
     how_compiled,
@@ -68,6 +73,7 @@ from inductoscope.inside.memory_budget import (
     give_back,
     has_room_for_copies,
     has_room_in_main_memory,
+    what_is_free,
 )
 from inductoscope.inside.observe import current_compile_id, record_error
 from inductoscope.inside.program_settings import MarkedSize, backend_of
@@ -272,7 +278,7 @@ class CheckedGraph:
     def _check_call(self, arguments: tuple[Any, ...], compiled: Callable[..., Any]) -> None:
         started = time.monotonic()
         if has_room_for_copies(arguments, self.module):
-            self._check_beside_eager(arguments, compiled)
+            self._check_small(arguments, compiled)
         else:
             self._check_large(arguments, compiled)
         self._cost = time.monotonic() - started
@@ -288,6 +294,18 @@ class CheckedGraph:
             return False
         turn = self.calls + self._number - torch.distributed.get_rank()
         return turn % torch.distributed.get_world_size() != 0
+
+    def _check_small(self, arguments: tuple[Any, ...], compiled: Callable[..., Any]) -> None:
+        """Check a call on copies; if memory does not suffice for that, without them."""
+        try:
+            self._check_beside_eager(arguments, compiled)
+            return
+        except Exception as error:
+            if not is_lack_of_memory(error):
+                raise
+            release_frames(error)
+        give_back()
+        self._check_large(arguments, compiled)
 
     def _check_beside_eager(self, arguments: tuple[Any, ...], compiled: Callable[..., Any]) -> None:
         if self.outside:
@@ -315,6 +333,7 @@ class CheckedGraph:
         """Return a call's failure and its comparison; neither if eager fails, too."""
         started = time.monotonic()
         if case.eager_error is not None:
+            _raise_lack_of_memory(case.eager_error)
             return self._refused_in_eager(case.eager_error, case, compiled, arguments), None
         SCOPE.emit(EagerReturned(seconds=round(time.monotonic() - started, 3)))
         # The call is tried in a fork first, because a crash would kill the program.
@@ -330,6 +349,7 @@ class CheckedGraph:
             self._notes.checked(self.calls, verdict, called.refusal.text)
             return None, None
         if called.error is not None:
+            _raise_lack_of_memory(called.error)
             failure = self.failure_at_run(called.error)
             self._stop_if_device_is_lost(failure, called.error)
             return failure, None
@@ -419,6 +439,7 @@ class CheckedGraph:
             return
         backward = needs_backward(arguments)
         call = LargeCall(self.module, arguments, written, backward, self._known_noise)
+        free = what_is_free()
         try:
             if not has_room_in_main_memory(call.kept_bytes):
                 raise MemoryError
@@ -431,12 +452,15 @@ class CheckedGraph:
                 raise
             kept = in_mebibytes(call.kept_bytes)
             text = f"{size}; eager's results, {kept}, or its own memory did not fit beside them"
+            text = f"{text}: {free}"
             self._notes.checked(self.calls, "skipped", text)
         finally:
             give_back()
 
     def _compare_large(self, call: LargeCall, compiled: Callable[..., Any]) -> None:
         with self._notes.calling(self.calls):
+            if can_fork() and not has_room_in_main_memory(2 * call.most_bytes):
+                death_in_fork(call, as_function(self.module))
             if call.error_in_eager is not None:
                 self._notes.checked(self.calls, "eager-fails", described(call.error_in_eager))
                 return
@@ -568,6 +592,12 @@ class CheckedGraph:
             flow=self.flow,
             constants=self.constants,
         )
+
+
+def _raise_lack_of_memory(error: Exception) -> None:
+    """Raise an error which says that copies did not fit: it says nothing about the call."""
+    if is_lack_of_memory(error):
+        raise error
 
 
 def _from(origin: Mapping[str, Any], failure: Failure) -> Failure:

@@ -6,6 +6,7 @@ graph that fails, or nothing.
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -106,6 +107,8 @@ def try_call(case: Case, compiled: Callable[..., Any]) -> CallTrial:
         # A backward pass, or a call that did not end in time, has not been examined yet.
         return CallTrial(differs or case.backward or answer.timed_out, wrong_forward=wrong)
     plain = forks.ask(lambda: bool(run(compiled, case.inputs, backward=False)))
+    if plain.signal == signal.SIGKILL:
+        raise MemoryError  # The system has ended the fork; here, that would be the program's end.
     # A crash due to different bytes alone is judged like a wrong result due to them.
     return CallTrial(True, None if plain.signal is None else failure_of_signal(plain))
 
@@ -175,7 +178,7 @@ def failure_in_filled_memory(
 
     forks = Forks(workers=1, seconds=_SECONDS)
     answer = forks.ask(is_wrong)
-    if answer.result is not True and answer.signal is None:
+    if answer.result is not True and answer.signal in (None, signal.SIGKILL):
         return
     # This compiles the graph once more, and calls it with several byte patterns.
     fault = of_changed_memory(candidate, forks).fault

@@ -38,16 +38,20 @@ _SIZES = (33, 257, 2049)
 _OF_VALUES = (WRONG, NAN)
 
 
-def death_in_fork(call: LargeCall, compiled: Callable[..., Any]) -> Failure | None:
-    """Return the failure of a compiled call that kills its process; its backward is not tried."""
+def death_in_fork(call: LargeCall, function: Callable[..., Any]) -> Failure | None:
+    """Return the failure of a call that kills its process; its backward is not tried.
+
+    Raises `MemoryError` if the system ends the fork: here, that would be the program's end.
+    """
     copy = partial(shared_copies, written=call.written)
 
     def work() -> bool:
-        return bool(run(compiled, call.arguments, backward=False, copy=copy))
+        return bool(run(function, call.arguments, backward=False, copy=copy))
 
     answer = Forks(workers=1, seconds=_SECONDS).ask(work)
-    # The system may end a fork for its memory.
-    return None if answer.signal in (None, signal.SIGKILL) else failure_of_signal(answer)
+    if answer.signal == signal.SIGKILL:
+        raise MemoryError
+    return None if answer.signal is None else failure_of_signal(answer)
 
 
 # --- a part of a large graph that fails alone -----------------------------------------------------

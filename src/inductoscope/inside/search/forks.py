@@ -24,6 +24,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import wait
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -423,5 +424,7 @@ def _limit_self(*, uses_gpu: bool) -> None:
     quiet = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(quiet, descriptor)
+    with contextlib.suppress(OSError):  # If memory runs out, not the program dies, but its fork.
+        Path("/proc/self/oom_score_adj").write_text("1000")
     # CUDA reserves far more addresses than it uses.
     limit_resources(memory=None if uses_gpu else own_memory() + _MORE_MEMORY)
