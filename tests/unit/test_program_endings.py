@@ -104,14 +104,14 @@ def test_a_claim_made_just_before_the_program_is_ended_is_in_its_finding(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The last look comes after the end; here the claim is made between the two."""
-    end = runs.end_child
+    end = runs.end_with_descendants
 
     def claim_and_end(child: subprocess.Popen[Any]) -> int:
         stream = StreamWriter(tmp_path / "out", first_event=ProcessStart)
         stream.emit(Claim(Failure(WRONG, "output 0 is 2"), PROGRAM).as_event())
         return end(child)
 
-    monkeypatch.setattr(runs, "end_child", claim_and_end)
+    monkeypatch.setattr(runs, "end_with_descendants", claim_and_end)
     run = ran(WAITS, tmp_path, RunLimits(seconds=0.5))
     assert run.over_time
     assert run.finding is not None

@@ -248,9 +248,9 @@ class CheckedGraph:
     def _check_if_wanted(self, arguments: tuple[Any, ...], compiled: Callable[..., Any]) -> None:
         is_more = self.calls > self.instructions.calls
         if is_more and not self._may_check_more():
-            self._notes.left_out(CallsUnchecked)
+            self._notes.left_out(CallsUnchecked(compile=self.compile_id))
         elif self._is_left_to_another_rank():
-            self._notes.left_out(CallsShared)
+            self._notes.left_out(CallsShared(compile=self.compile_id))
         else:
             with MORE_CALLS.spending() if is_more else contextlib.nullcontext():
                 self._check_call(arguments, compiled)
@@ -614,15 +614,15 @@ class CallNotes:
     def __init__(self, compile_id: str) -> None:
         self._compile = compile_id
         self._noted: set[tuple[str, str]] = set()
-        self._left_out: set[type] = set()
+        self._left_out: set[str] = set()
         # Seconds in eager and compiled of the call that is being checked.
         self._took = (0.0, 0.0)
 
-    def left_out(self, why: type[CallsUnchecked | CallsShared]) -> None:
+    def left_out(self, said: CallsUnchecked | CallsShared) -> None:
         """Record once that calls are not checked, or not here."""
-        if why not in self._left_out:
-            self._left_out.add(why)
-            SCOPE.emit(why(compile=self._compile))
+        if said.kind not in self._left_out:
+            self._left_out.add(said.kind)
+            SCOPE.emit(said)
 
     def took(self, eager: float, compiled: float) -> None:
         """Set the seconds of the call that is being checked."""
