@@ -97,40 +97,48 @@ ON_CPU = (
 # --- faults ---------------------------------------------------------------------------------------
 
 _PASS = """
-def open_gates(graph):
-    for node in graph.nodes:
+original = m.{function}
+
+def {function}(where, *arguments, **more):
+    result = original(where, *arguments, **more)
+    for node in getattr(where, "graph", where).nodes:
         if node.op == "call_function" and node.target in (torch.tanh, aten.tanh.default):
             node.target = torch.sigmoid if node.target is torch.tanh else aten.sigmoid.default
+    return result
 
-m.{option} = open_gates
+m.{function} = {function}
 """
 _RSQRT = """
-original = m.TritonKernelOverrides.rsqrt
-m.TritonKernelOverrides.rsqrt = staticmethod(lambda x: f"({original(x)} * 1.25)")
+for kind in ({overrides}):
+    original = kind.rsqrt
+    kind.rsqrt = staticmethod(lambda x, original=original: f"({{original(x)}} * {factor})")
 """
 
 
 def faults(device: str) -> tuple[Recipe, ...]:
     """A fault in each of six stages."""
+    kind, overrides, factor = "triton", "m.TritonKernelOverrides,", "1.25"
+    if device == "cpu":
+        kind, overrides = "cpp", "m.CppOverrides, m.CppVecOverrides"
+        factor = "decltype({x})(1.25f)"
+    rsqrt = _RSQRT.format(overrides=overrides, factor=factor)
     return (
-        _pass("pre-grad-pass", "pre_grad_custom_pass"),
+        _in_pass("pre-grad-pass", "pre_grad", "group_batch_fusion_passes"),
         _known("decomposition-gelu-wrong-result"),
-        _pass("joint-pass", "joint_custom_post_pass"),
-        _pass("post-grad-pass", "post_grad_custom_post_pass"),
+        _in_pass("joint-pass", "joint_graph", "canonicalize_aten_ir_passes"),
+        _in_pass("post-grad-pass", "post_grad", "remove_assert_ops"),
         _known("lowering-tanh-wrong-result"),
-        _known("codegen-tanh-wrong-result")
-        if device == "cpu"
-        else _planted("rsqrt", "codegen", "torch._inductor.codegen.triton", _RSQRT, "rsqrt"),
+        _planted("rsqrt", "codegen", f"torch._inductor.codegen.{kind}", rsqrt, "rsqrt"),
     )
 
 
-def _pass(stage: str, option: str) -> Recipe:
-    body = _PASS.format(option=option)
-    return _planted("tanh", stage, "torch._inductor.config", body, option, "open_gates")
+def _in_pass(stage: str, module: str, function: str) -> Recipe:
+    body = _PASS.format(function=function)
+    return _planted("tanh", stage, f"torch._inductor.fx_passes.{module}", body, function)
 
 
-def _planted(operation: str, stage: str, module: str, body: str, *culprits: str) -> Recipe:
-    return Recipe(operation, stage, "wrong-result", module, body, culprits)
+def _planted(operation: str, stage: str, module: str, body: str, culprit: str) -> Recipe:
+    return Recipe(operation, stage, "wrong-result", module, body, (culprit,))
 
 
 def _known(name: str) -> Recipe:

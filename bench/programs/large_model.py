@@ -180,13 +180,13 @@ class Scan(nn.Module):
     def __init__(self, dim: int) -> None:
         super().__init__()
         self.norm, self.inputs = Norm(dim), nn.Linear(dim, 4 * dim)
-        self.mix = nn.Conv1d(2 * dim, 2 * dim, 4, padding=3, groups=2 * dim)
+        self.mix = nn.Conv1d(2 * dim, 2 * dim, 4, groups=2 * dim)
         self.decay, self.output = nn.Linear(dim, 2 * dim), nn.Linear(2 * dim, dim)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         y = self.norm(x)
         value, gate = self.inputs(y).chunk(2, -1)
-        value = F.silu(self.mix(value.transpose(1, 2))[..., : x.shape[1]].transpose(1, 2))
+        value = F.silu(self.mix(F.pad(value.transpose(1, 2), (3, 0))).transpose(1, 2))
         age = F.softplus(self.decay(y)).float().mul(0.02).cumsum(1)
         state = torch.exp(-age) * (torch.exp(age) * value.float()).cumsum(1)
         return x + self.output(state.to(x.dtype) * F.silu(gate))

@@ -30,11 +30,13 @@ def lack_of_memory(run: ProgramRun) -> OutOfMemory | None:
     said = "\n".join(last_lines(run.output, _LAST))
     if run.finding is not None:
         said = _message_of(run.finding.failure)
-    on_gpu = out_of_memory(said if run.finding is not None else run.output)
+    on_gpu = out_of_memory(said)
     if on_gpu is not None or run.memory is None:
         return on_gpu
     asked, memory = asked_of_main_memory(said), run.memory
-    is_killed = signal.SIGKILL.name in said or run.ending.signal == signal.SIGKILL
+    # With a finding, the doctor may have ended the program itself.
+    ended_by_signal = run.ending.signal == signal.SIGKILL and run.finding is None
+    is_killed = signal.SIGKILL.name in said or ended_by_signal
     if asked is None and not (is_killed and memory.killed):
         return None
     limit = memory.limit

@@ -126,10 +126,12 @@ class Proof:
     def _help(self, finding: FailureFinding, is_alone: bool) -> None:
         """Try the workarounds that helped the graph on the program itself, until one works."""
         for tried in finding.fact(GraphWorkarounds).found[:_MOST_WORKAROUNDS]:
-            calls = max(self.instructions.calls, self._failed_call())
+            failed = self._failed_call()
+            calls = max(self.instructions.calls, failed)
             instructions = Instructions(calls=calls, workaround=tried.code, investigate=False)
             run = self.runs.again(instructions, f"trying on the program: {tried.text}")
-            works = every_check_passed(run) or _raises_as_eager(run, finding)
+            is_reached = any(check.call >= failed for check in run.recording.checks)
+            works = (is_reached and every_check_passed(run)) or _raises_as_eager(run, finding)
             if not works and not is_alone:
                 return  # The program may have failed only because it cannot run twice at a time.
             self.workaround = Workaround(tried.text, works, tried.slowdown, tried.code)

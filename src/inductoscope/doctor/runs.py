@@ -331,7 +331,7 @@ def _watch(
         memory.look()
         if followed.is_investigated:
             investigated = time.monotonic()
-            followed.hold_others()
+            followed.hold_others(child.pid)
             continue  # The investigation has its own limits.
         if not investigated and followed.finding.claims:
             investigated = time.monotonic()  # The investigation ended between two looks.
@@ -422,17 +422,18 @@ class FollowedRun:
         """Whether a process of the program is investigating, for which others may wait."""
         return bool(self._investigator) and is_alive(self._investigator)
 
-    def hold_others(self) -> None:
+    def hold_others(self, program: int) -> None:
         """Hold the ranks that may wait for the one that investigates.
 
         A collective that times out, or a rank that ends, would make the launcher end the others.
-        What has started the investigating process, or was started by it, goes on.
+        What has started the investigating process, or was started by it, goes on, and so does a
+        compile, which may have locked a cache.
         """
         investigator = self._investigator
-        compiling = {r.pid for r in self._readers.values() if self._processes[r.name].has_compiled}
+        ranks = {r.pid for r in self._readers.values() if self._processes[r.name].is_a_rank}
         own = {investigator, *processes_below(investigator)}
-        for pid in filter(is_alive, compiling - self.held - own):
-            if investigator not in processes_below(pid):
+        for pid in (ranks - self.held - own) & processes_below(program).keys():
+            if is_alive(pid) and investigator not in processes_below(pid):
                 hold(pid)
                 self.held.add(pid)
 
@@ -503,6 +504,11 @@ class _Process:
                 self.graphs[event.compile].has_gone_on = True
             case ProcessEnd():
                 self.has_ended = True
+
+    @property
+    def is_a_rank(self) -> bool:
+        """Whether the process runs compiled code, and does not compile just now."""
+        return self.has_compiled and not self._compiling
 
     @property
     def has_gone_on(self) -> bool:

@@ -130,7 +130,8 @@ def wasted_compiles(recording: Recording, seconds: float) -> Iterator[WastedComp
         calls = [check for check in recording.checks if check.compile in names]
         found = WastedCompiles(finding, main_guard(again), again, limit_of(again), len(calls))
         is_most = sum(compile_.seconds for compile_ in every) > _MOST_OF_THE_RUN * seconds
-        if is_most and _is_wasted(found, calls):
+        is_known = not names & {*recording.unchecked, *recording.shared}
+        if is_most and is_known and _is_wasted(found, calls):
             yield found
 
 

@@ -45,7 +45,12 @@ def has_room_for_copies(values: Sequence[Any], module: GraphModule | None = None
 
 def has_room_in_main_memory(needed: int) -> bool:
     """Check whether the tool may take so many bytes of main memory for results that it keeps."""
-    return needed <= free_memory() // 2
+    return needed <= most_of_main_memory()
+
+
+def most_of_main_memory() -> int:
+    """Return the bytes of main memory that the tool may take at most."""
+    return free_memory() // 2
 
 
 def what_is_free() -> str:

@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from inductoscope.processes.status import PROC, children_of, group_members, read_status, read_text
+from inductoscope.processes.status import PROC, children_of, read_status, read_text
 
+# Written to the oom_score_adj of forks: without them, the program can go on.
+KILLED_FIRST = "1000"
 _PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 
 
@@ -125,7 +127,7 @@ class MemoryUse:
 
 
 class MemoryWatch:
-    """Watches the memory of a program, which leads its process group."""
+    """Watches the memory of a program and of all that it has started."""
 
     def __init__(self, pid: int) -> None:
         self._pid, self._killed_before = pid, _killed_so_far()
@@ -134,8 +136,13 @@ class MemoryWatch:
     def look(self) -> None:
         limit = tightest_limit(self._pid)
         if self._scarcest is None or limit.free < self._scarcest.limit.free:
-            program = sum(member.memory for member in group_members(self._pid))
-            self._scarcest = MemoryUse(limit, program, memory_in_use() + self._of_forks())
+            pids = [self._pid, *_all_below(self._pid)]
+            held = {pid: status.memory for pid in pids if (status := read_status(pid)) is not None}
+            forks = {pid for pid in held if _is_fork_of_tool(pid)}
+            program = sum(held[pid] for pid in held.keys() - forks)
+            # A fork shares most of its memory with the program.
+            own = sum(max(0, held[pid] - held.get(self._pid, 0)) for pid in forks)
+            self._scarcest = MemoryUse(limit, program, memory_in_use() + own)
 
     def seen(self) -> MemoryUse | None:
         """Return what was seen when memory was scarcest."""
@@ -143,13 +150,16 @@ class MemoryWatch:
             return None
         return replace(self._scarcest, killed=_killed_so_far() - self._killed_before)
 
-    def _of_forks(self) -> int:
-        """Return what the tool\'s forks, which lead groups, hold beyond what they share."""
-        parent = read_status(self._pid)
-        forks = [read_status(child) for child in children_of(self._pid)]
-        shared = parent.memory if parent is not None else 0
-        own = (f.memory - shared for f in forks if f is not None and f.group == f.pid)
-        return sum(max(0, more) for more in own)
+
+def _all_below(pid: int) -> Iterator[int]:
+    for child in children_of(pid):
+        yield child
+        yield from _all_below(child)
+
+
+def _is_fork_of_tool(pid: int) -> bool:
+    """Check for a fork that the tool has made, which the kernel is to kill first."""
+    return read_text(pid, "oom_score_adj").strip() == KILLED_FIRST
 
 
 def _killed_so_far() -> int:

@@ -8,27 +8,65 @@ one. So torch's fake process group stands in, which copies what this rank itself
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+import functools
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
 from typing import Any
 
 import torch
 import torch._dynamo
-from torch.fx import GraphModule
+from torch.fx import GraphModule, Node
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+from torch.utils._pytree import tree_leaves
+
+from inductoscope.inside.compare.reference import is_in_backward
+from inductoscope.inside.compare.values import memory_of
 
 _GROUP = "process_group"
 
 
 def communicates(module: GraphModule) -> bool:
     """Check whether a graph calls collectives itself, in whatever form Dynamo has captured."""
-    return any(
-        "c10d" in str(node.target)
-        or str(getattr(node.target, "__module__", "")).startswith("torch.distributed")
-        for node in module.graph.nodes
+    bodies = [each for each in module.modules() if isinstance(each, GraphModule)]
+    nodes = [node for body in bodies for node in body.graph.nodes]
+    return any(_communicates(node) for node in nodes)
+
+
+def _communicates(node: Node) -> bool:
+    if node.op == "placeholder":
+        # A DTensor may be redistributed by any operation.
+        value = node.meta.get("example_value")
+        return is_one_of_several_ranks() and is_traceable_wrapper_subclass(value)
+    return "c10d" in str(node.target) or str(getattr(node.target, "__module__", "")).startswith(
+        "torch.distributed"
     )
+
+
+def calls_only_torch(module: GraphModule) -> bool:
+    """Check that a graph calls no operators of others, which may communicate in their own way."""
+    bodies = [each for each in module.modules() if isinstance(each, GraphModule)]
+    targets = {node.target for body in bodies for node in body.graph.nodes}
+    return all(
+        _namespace(target) in _OF_TORCH
+        for target in targets
+        if isinstance(target, (torch._ops.OpOverload, torch._ops.OpOverloadPacket))
+    )
+
+
+_OF_TORCH = ("aten", "prims", "c10d", "_c10d_functional", "quantized", "inductor")
+
+
+def _namespace(operation: Any) -> str:
+    return str(operation).partition(".")[0]
 
 
 def is_one_of_several_ranks() -> bool:
     return torch.distributed.is_available() and torch.distributed.is_initialized()
+
+
+# Set where a call is repeated; other threads may send collectives of the program meanwhile.
+_IS_REPEATED = ContextVar("is_repeated", default=False)
 
 
 class AnsweredCollectives:
@@ -38,6 +76,7 @@ class AnsweredCollectives:
         # How many were answered since the latest block began.
         self.count = 0
         self._is_answering = False
+        self._pid = 0
 
     @contextlib.contextmanager
     def answering(self) -> Iterator[None]:
@@ -46,7 +85,8 @@ class AnsweredCollectives:
             yield
             return
         library = torch.library.Library("c10d", "IMPL")
-        self.count, self._is_answering = 0, True
+        self.count, self._is_answering, self._pid = 0, True, os.getpid()
+        token = _IS_REPEATED.set(True)
         try:
             for operation in _operations():
                 # Every collective ends in these operations, called eagerly or by compiled code.
@@ -54,16 +94,27 @@ class AnsweredCollectives:
                 library.impl(operation, answer, "BackendSelect", with_keyset=True)
             yield
         finally:
+            _IS_REPEATED.reset(token)
             self._is_answering = False
             library._destroy()
+
+    @property
+    def _is_of_program(self) -> bool:
+        """Whether a collective is the program's own, of another thread."""
+        is_here = _IS_REPEATED.get() or os.getpid() != self._pid
+        # A backward pass has threads of its own.
+        return not is_here and not is_in_backward()
 
     def _answer(self, operation: Any) -> Callable[..., Any]:
         names = [argument.name for argument in operation._schema.arguments]
         below = torch._C._dispatch_keyset_full_after(torch._C.DispatchKey.BackendSelect)
 
         def answer(keys: Any, *args: Any, **kwargs: Any) -> Any:
-            self.count += 1
             given = {**dict(zip(names, args, strict=False)), **kwargs}
+            if self._is_of_program:
+                return operation.redispatch(keys & below, **given)
+            self.count += 1
+            _clear_outputs(given)
             given[_GROUP] = _fake_group(given[_GROUP])
             return operation.redispatch(keys & below, **given)
 
@@ -73,13 +124,27 @@ class AnsweredCollectives:
 ANSWERED_COLLECTIVES = AnsweredCollectives()
 
 
-def _operations() -> Iterator[Any]:
+def _clear_outputs(given: Mapping[str, Any]) -> None:
+    """Fill results, which older fake groups leave as they were: uninitialised, mostly."""
+    tensors = {n: [v for v in tree_leaves(g) if torch.is_tensor(v)] for n, g in given.items()}
+    read = {memory_of(v) for n in tensors if not n.startswith("output") for v in tensors[n]}
+    with torch.no_grad():
+        for name in tensors:
+            for value in tensors[name] if name.startswith("output") else ():
+                if memory_of(value) not in read:
+                    value.zero_()
+
+
+@functools.cache
+def _operations() -> tuple[Any, ...]:
+    found = []
     for name in torch._C._dispatch_get_all_op_names():
         library, _, name = name.partition("::")
-        if library == "c10d":
-            operation = getattr(torch.ops.c10d, name).default
-            if any(argument.name == _GROUP for argument in operation._schema.arguments):
-                yield operation
+        operation = getattr(torch.ops.c10d, name, None) if library == "c10d" else None
+        operation = getattr(operation, "default", None)
+        if operation is not None and _GROUP in {a.name for a in operation._schema.arguments}:
+            found.append(operation)
+    return tuple(found)
 
 
 def _fake_group(boxed: Any) -> Any:

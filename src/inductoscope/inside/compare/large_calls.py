@@ -9,6 +9,7 @@ like any other value, against float64 and samples of rounding.
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -40,7 +41,7 @@ from inductoscope.inside.compare.values import (
     run,
     shared_copies,
 )
-from inductoscope.inside.memory_budget import has_room_in_main_memory
+from inductoscope.inside.memory_budget import most_of_main_memory
 from inductoscope.inside.search.candidate import writes_in_place
 
 # --- which inputs a graph writes to ---------------------------------------------------------------
@@ -172,6 +173,11 @@ class LargeCall:
         return self.kept_bytes + sum(map(bytes_of, self.module.graph.nodes))
 
     @property
+    def is_suspicious(self) -> bool:
+        """Whether a value that rounding may explain is farther from eager than is usual."""
+        return any(seen.is_suspicious for seen in self._seen.values() if not seen.is_close)
+
+    @property
     def how(self) -> str:
         """How the values were compared, as an addition to what was found."""
         sampled = sum(not seen.is_close for seen in self._seen.values())
@@ -299,7 +305,12 @@ class LargeCall:
     @cached_property
     def _restored(self) -> dict[int, tuple[torch.Tensor, torch.Tensor]]:
         """The memory of inputs that are written to, and what it held, kept in main memory."""
-        found = {n: _bytes(self.arguments[n]) for n in self.written if is_plain(self.arguments[n])}
+        memories = Counter(memory_of(v) for v in self.arguments if isinstance(v, torch.Tensor))
+        found = {
+            n: _bytes(value)
+            for n in self.written
+            if _is_alone_in_memory(value := self.arguments[n]) and memories[memory_of(value)] == 1
+        }
         return {n: (memory, memory.to("cpu", copy=True)) for n, memory in found.items()}
 
     @contextlib.contextmanager
@@ -345,7 +356,10 @@ class LargeCall:
 
     def _sums(self) -> dict[int, int]:
         """Return a sum of the bytes of every shared input, which a write changes."""
-        return {n: _sum(value) for n, value in self._shared.items() if is_plain(value)}
+        plain = {n: value for n, value in self._shared.items() if is_plain(value)}
+        sums = {memory_of(value): value for value in plain.values()}
+        found = {memory: _sum(value) for memory, value in sums.items()}
+        return {n: found[memory_of(value)] for n, value in plain.items()}
 
 
 def in_mebibytes(size: int) -> str:
@@ -365,12 +379,15 @@ _LACKS = ("can't allocate memory", "CUDA error: out of memory", "CUBLAS_STATUS_A
 def saved_in_main_memory(inputs: Iterable[Any]) -> saved_tensors_hooks:
     """Return hooks that keep tensors for the backward pass in main memory, except for inputs."""
     shared = {memory_of(value) for value in inputs if isinstance(value, torch.Tensor)}
+    left = most_of_main_memory()
 
     def pack(value: torch.Tensor) -> Any:
         is_on_device = is_plain(value) and value.device.type != "cpu"
         if not is_on_device or memory_of(value) in shared or value.nbytes < _SMALL:
             return value
-        if not has_room_in_main_memory(value.nbytes):
+        nonlocal left
+        left -= value.nbytes
+        if left < 0:
             raise MemoryError
         with _disable_current_modes():
             return value.device, value.to("cpu")
@@ -395,6 +412,13 @@ def _form(value: Any) -> Any:
 
 def _is_alike(one: torch.Tensor, two: torch.Tensor) -> bool:
     return one.shape == two.shape and one.dtype == two.dtype
+
+
+def _is_alone_in_memory(value: Any) -> bool:
+    """Check that a tensor fills its memory, to which no other process writes."""
+    if not is_plain(value) or (value.device.type == "cpu" and value.is_shared()):
+        return False
+    return bool(value.untyped_storage().nbytes() == value.nbytes)
 
 
 def _written_to(value: torch.Tensor) -> torch.Tensor:

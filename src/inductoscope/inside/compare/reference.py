@@ -133,14 +133,14 @@ class LazyFloat64(Float64):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         # In a backward pass, autograd converts each gradient to the type of its input.
-        is_for_input = _name(func) == "_to_copy" and _is_in_backward()
+        is_for_input = _name(func) == "_to_copy" and is_in_backward()
         if is_view_operation(func) or is_for_input:
             return func(*args, **(kwargs or {}))
         given = tree_map_only(torch.Tensor, _widened, (args, kwargs or {}))
         return super().__torch_dispatch__(func, types, *given)
 
 
-def _is_in_backward() -> bool:
+def is_in_backward() -> bool:
     return bool(torch._C._current_graph_task_id() != -1)
 
 

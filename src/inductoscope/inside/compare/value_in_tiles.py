@@ -25,6 +25,8 @@ from inductoscope.inside.compare.reference import Tile, tiles
 
 # Parts of a value that are judged in full, and the elements of one.
 _MOST_PARTS, _PART = 3, 1 << 16
+# Healthy models are at 0.1 to 0.4 of a sample's distance from eager, as a root of mean squares.
+_USUAL = 0.6
 
 
 @dataclass
@@ -38,6 +40,9 @@ class ValueInTiles:
     excess: float = 0.0
     largest: float = 0.0
     noise: float = 0.0
+    # The sums of squares of the distances: of the compiled value, and of the latest sample.
+    squares: float = 0.0
+    squares_of_noise: float = 0.0
     # Parts of the worst tiles of the compiled value, each with its excess, and those of samples.
     worst: list[tuple[float, Tile, torch.Tensor]] = field(default_factory=list)
     samples: list[list[torch.Tensor]] = field(default_factory=list)
@@ -49,6 +54,7 @@ class ValueInTiles:
             distance = _distance(place.of(self.eager).to(other.device), other)
             self.is_exact &= distance.largest == 0
             self.largest = max(self.largest, distance.largest)
+            self.squares += distance.squares
             if distance.is_close:
                 continue
             self.is_close = False
@@ -60,11 +66,13 @@ class ValueInTiles:
 
     def take_sample(self, value: torch.Tensor) -> None:
         """Measure the noise of a sample, and keep its part of the worst tiles."""
+        self.squares_of_noise = 0.0
         for place in tiles(self.eager) if self.is_measured else ():
             other = place.of(value)
             mine = place.of(self.eager).to(other.device)
             noise = (other.float() - mine.float()).abs_().nan_to_num_(0.0, 0.0, 0.0)
             self.noise = max(self.noise, _largest(noise))
+            self.squares_of_noise += _squares(noise)
         self.samples.append(self.parts_of(value))
 
     def parts_of(self, value: torch.Tensor) -> list[torch.Tensor]:
@@ -74,6 +82,14 @@ class ValueInTiles:
     def is_explained(self) -> bool:
         """Whether no element is farther from eager than the noise allows for any element."""
         return self.is_close or self.excess <= FLOOR_NOISE * self.noise
+
+    @property
+    def is_suspicious(self) -> bool:
+        """Whether the value as a whole is farther from eager than rounding usually moves it.
+
+        Rounding that is possible explains it, and what is usual is less than half of that.
+        """
+        return 0 < _USUAL**2 * self.squares_of_noise < self.squares
 
     @property
     def is_measured(self) -> bool:
@@ -133,6 +149,7 @@ class _Distance:
     is_close: bool
     # The place of that element, in a flat view.
     worst: int = 0
+    squares: float = 0.0
 
 
 def _distance(mine: torch.Tensor, other: torch.Tensor) -> _Distance:
@@ -160,10 +177,16 @@ def _distance(mine: torch.Tensor, other: torch.Tensor) -> _Distance:
     relative, absolute = CLOSE[mine.dtype]
     steps = FLOOR_STEPS * torch.finfo(mine.dtype).eps
     is_close = largest == 0 or _largest(distance.sub(size, alpha=relative)) <= absolute
+    squares = _squares(distance)
     if is_close:
-        return _Distance(largest, 0.0, is_close)
+        return _Distance(largest, 0.0, is_close, squares=squares)
     beyond = distance.sub_(size, alpha=steps)
-    return _Distance(largest, max(_largest(beyond), 0.0), is_close, _place_of_largest(beyond))
+    excess = max(_largest(beyond), 0.0)
+    return _Distance(largest, excess, is_close, _place_of_largest(beyond), squares)
+
+
+def _squares(value: torch.Tensor) -> float:
+    return float(value.square().sum(dtype=torch.float64))
 
 
 def _largest(value: torch.Tensor) -> float:

@@ -18,12 +18,16 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
-from inductoscope.doctor.failure import ERROR, LOST_CHECK, Failure
+from inductoscope.doctor.failure import ERROR, LOST_CHECK, Failure, Location
 from inductoscope.doctor.finding import PROGRAM, FailureFinding, Noticed, Reduction
 from inductoscope.doctor.instructions import CALLS_BY_EACH_RANK, MOVED, UNMOVED, Instructions
 from inductoscope.inside.compare.beside_eager import call_as_in_eager, call_beside_eager
 from inductoscope.inside.compare.bug_or_rounding import EagerComparison, described
-from inductoscope.inside.compare.collectives import ANSWERED_COLLECTIVES, is_one_of_several_ranks
+from inductoscope.inside.compare.collectives import (
+    ANSWERED_COLLECTIVES,
+    calls_only_torch,
+    is_one_of_several_ranks,
+)
 from inductoscope.inside.compare.graphs import (
     as_function,
     input_names,
@@ -46,6 +50,7 @@ from inductoscope.inside.compare.reference import (
 from inductoscope.inside.compare.values import (
     copy_values,
     needs_backward,
+    passing_over_errors,
     release_frames,
     size_in_bytes,
 )
@@ -229,8 +234,7 @@ class CheckedGraph:
             return
         self._is_checking = True
         try:
-            with ANSWERED_COLLECTIVES.answering():
-                SCOPE.guard(self._check, arguments)
+            SCOPE.guard(self._check, arguments)
         finally:
             self._is_checking = False
             KEPT_WRAPPERS.let_go()
@@ -240,7 +244,8 @@ class CheckedGraph:
         if self.calls == 0 and not self.flow:
             self.marks = marked_sizes(self.module, arguments)
         if self.to_investigate is not None:
-            self._search_for(self.to_investigate, arguments)
+            with ANSWERED_COLLECTIVES.answering():
+                self._search_for(self.to_investigate, arguments)
         elif self.compiled is not None:
             self.calls += 1
             self._check_if_wanted(arguments, self.compiled)
@@ -252,7 +257,8 @@ class CheckedGraph:
         elif self._is_left_to_another_rank():
             self._notes.left_out(CallsShared(compile=self.compile_id))
         else:
-            with MORE_CALLS.spending() if is_more else contextlib.nullcontext():
+            timed = MORE_CALLS.spending() if is_more else contextlib.nullcontext()
+            with timed, ANSWERED_COLLECTIVES.answering():
                 self._check_call(arguments, compiled)
 
     def _search_for(self, failure: Failure, arguments: tuple[Any, ...]) -> None:
@@ -290,7 +296,7 @@ class CheckedGraph:
         step, ranks check other graphs, so that none waits long for the others.
         """
         is_shared = self.calls > CALLS_BY_EACH_RANK and self.instructions.shares_calls
-        if not (is_shared and is_one_of_several_ranks()):
+        if not (is_shared and is_one_of_several_ranks() and calls_only_torch(self.module)):
             return False
         turn = self.calls + self._number - torch.distributed.get_rank()
         return turn % torch.distributed.get_world_size() != 0
@@ -459,8 +465,11 @@ class CheckedGraph:
 
     def _compare_large(self, call: LargeCall, compiled: Callable[..., Any]) -> None:
         with self._notes.calling(self.calls):
-            if can_fork() and not has_room_in_main_memory(2 * call.most_bytes):
-                death_in_fork(call, as_function(self.module))
+            is_scarce = can_fork() and not has_room_in_main_memory(2 * call.most_bytes)
+            if is_scarce and death_in_fork(call, as_function(self.module)) is not None:
+                text = "eager kills the process, tried in a fork"
+                self._notes.checked(self.calls, "eager-fails", text)
+                return
             if call.error_in_eager is not None:
                 self._notes.checked(self.calls, "eager-fails", described(call.error_in_eager))
                 return
@@ -488,13 +497,19 @@ class CheckedGraph:
     def _search_large(
         self, call: LargeCall, compiled: Callable[..., Any], failure: Failure | None
     ) -> None:
-        """Cut the graph to a part that is wrong alone, and search there."""
+        """Cut the graph to a part that is wrong alone, and search there.
+
+        Without a failure, rounding explains the results: of a fault, too, if it is small enough.
+        """
         whole = self._candidate(tuple(call.arguments))
         large = LargeGraph(whole, call.written, self.folder, failure)
-        location = large.first_wrong_kernel(compiled)
-        part = large.failing_part(location) if failure is not None or location.kernel else None
+        location, part = Location(), None
+        with passing_over_errors():
+            location = large.first_wrong_kernel(compiled)
+        if failure is not None or location.kernel or call.is_suspicious:
+            part = _part_of(large, location)
         if part is not None:
-            text = failure.text if failure is not None else location.text
+            text = failure.text if failure is not None else location.text or part.failure.text
             shown = replace(part.failure, text=text, texts=(), where=(), values=())
             self._start_search(shown, part.candidate.inputs, replace(part, failure=shown))
         elif failure is not None:
@@ -505,7 +520,7 @@ class CheckedGraph:
     def _search_part(self, failure: Failure, call: LargeCall) -> None:
         """Search in the first block of a large graph that fails alike, or else in the graph."""
         whole = self._candidate(tuple(call.arguments))
-        part = LargeGraph(whole, call.written, self.folder, failure).failing_part()
+        part = _part_of(LargeGraph(whole, call.written, self.folder, failure))
         found = None if part is None else replace(part, failure=failure)
         self._start_search(failure, whole.inputs if part is None else part.candidate.inputs, found)
 
@@ -592,6 +607,13 @@ class CheckedGraph:
             flow=self.flow,
             constants=self.constants,
         )
+
+
+def _part_of(large: LargeGraph, location: Location | None = None) -> FailingCandidate | None:
+    """Return a part that fails alone; None if there is none, or if it cannot be told."""
+    with passing_over_errors():
+        return large.failing_part(location)
+    return None
 
 
 def _raise_lack_of_memory(error: Exception) -> None:

@@ -8,6 +8,7 @@ the values that it reads in the program's own call.
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -33,6 +34,8 @@ from inductoscope.inside.search.shrink import all_resized
 from inductoscope.inside.search.subgraph import record_values_of, subgraph
 
 _SECONDS = 300.0
+# Each part takes a run of the graph in eager, and a compile.
+_SECONDS_FOR_PARTS = 300.0
 # Sizes to which every larger dimension is cut.
 _SIZES = (33, 257, 2049)
 _OF_VALUES = (WRONG, NAN)
@@ -80,7 +83,7 @@ class LargeGraph:
 
     def failing_part(self, location: Location | None = None) -> FailingCandidate | None:
         """Return a part of the graph that fails alone, on the values of this call."""
-        location = location or Location()
+        location, started = location or Location(), time.monotonic()
         if has_transforms(self.whole):
             return None
         for names in self._parts(location):
@@ -88,7 +91,9 @@ class LargeGraph:
             if found is not None:
                 is_of_kernel = bool(location.kernel)
                 return replace(found, location=location) if is_of_kernel else found
-        return self._smaller()
+            if time.monotonic() - started > _SECONDS_FOR_PARTS:
+                return None
+        return None if self.failure is None else self._smaller()
 
     def _parts(self, location: Location) -> Iterator[Sequence[str]]:
         """Yield sets of nodes: around the wrong kernel if it is known, else each distinct block."""

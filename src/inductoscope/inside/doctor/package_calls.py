@@ -16,6 +16,7 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten, trees
 
 from inductoscope.doctor.instructions import MOVED
 from inductoscope.errors import InductoscopeError
+from inductoscope.inside.compare.collectives import ANSWERED_COLLECTIVES
 from inductoscope.inside.compare.graphs import input_names
 from inductoscope.inside.compare.reference import with_perturbed_rounding
 from inductoscope.inside.compare.values import plain_torch
@@ -298,7 +299,9 @@ class CheckedCalls(PackageCalls):
             give()
             return is_right(module, compiled, values) is True
 
-        if Forks(workers=1).ask(work).result is True:
+        with ANSWERED_COLLECTIVES.answering():
+            answer = Forks(workers=1).ask(work)
+        if answer.result is True:
             self._notes.checked(1, RIGHT_WITH_COPIES, "compared with eager")
 
     def _admits(self, values: Sequence[Any]) -> bool:

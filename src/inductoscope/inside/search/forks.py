@@ -35,6 +35,7 @@ from inductoscope.inside.search.program_state import current_state
 from inductoscope.model.process_position import OpenStages, ProcessPosition
 from inductoscope.processes.ending import end_fork
 from inductoscope.processes.limits import die_with_parent, limit_resources, own_memory
+from inductoscope.processes.memory import KILLED_FIRST
 from inductoscope.processes.status import cpu_seconds, delayed_seconds, group_members, own_cores
 from inductoscope.recording.codec import encode
 from inductoscope.recording.events import (
@@ -425,6 +426,6 @@ def _limit_self(*, uses_gpu: bool) -> None:
     for descriptor in (0, 1, 2):
         os.dup2(quiet, descriptor)
     with contextlib.suppress(OSError):  # If memory runs out, not the program dies, but its fork.
-        Path("/proc/self/oom_score_adj").write_text("1000")
+        Path("/proc/self/oom_score_adj").write_text(KILLED_FIRST)
     # CUDA reserves far more addresses than it uses.
     limit_resources(memory=None if uses_gpu else own_memory() + _MORE_MEMORY)

@@ -397,7 +397,7 @@ class ShadowedGraph:
         self, call: ShadowedCall, kept: tuple[Way, Way] | None, tap: Tap
     ) -> None:
         """Compare gradients; without `kept`, the forward passes are repeated one by one."""
-        if not tap.cotangents:
+        if not tap.cotangents or not call.is_unchanged:
             return
 
         def gradients_of(way: Way) -> dict[str, torch.Tensor]:

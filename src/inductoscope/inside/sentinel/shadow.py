@@ -106,6 +106,8 @@ class ShadowedCall:
         self.copied = range(len(arguments)) if written is None else written
         # The inputs are copied before the call, which may write to them.
         self.inputs = shared_copies(arguments, self.copied)
+        self._arguments = [v for n, v in enumerate(arguments) if n not in self.copied]
+        self._versions = self._versions_now()
 
     def dropouts(self) -> list[torch.device]:
         """Return the devices of dropouts; raises `CannotRepeat` for other random draws."""
@@ -128,14 +130,29 @@ class ShadowedCall:
     @property
     def tested_gradients(self) -> set[int]:
         """The numbers of inputs whose gradients are tested: all, or some that fit into memory."""
-        numbers = [n for n, v in enumerate(self.inputs) if isinstance(v, torch.Tensor)]
-        if self.is_large:
-            if not has_room_to_save(self._module):
-                return set()
-            random.Random(self._chance).shuffle(numbers)
-            sizes = itertools.accumulate(self.inputs[n].nbytes for n in numbers)
-            numbers = [n for n, size in zip(numbers, sizes, strict=True) if size <= _MOST_TESTED]
-        return set(numbers)
+        given = enumerate(self.inputs)
+        numbers = [n for n, v in given if isinstance(v, torch.Tensor) and v.requires_grad]
+        if not self.is_large:
+            return set(numbers)
+        random.Random(self._chance).shuffle(numbers)
+        left = _MOST_TESTED if has_room_to_save(self._module) else 0
+        tested = set()
+        for number in numbers:
+            size = self.inputs[number].numel() * self.inputs[number].element_size()
+            if size <= left:
+                tested.add(number)
+                left -= size
+        return tested
+
+    @property
+    def is_unchanged(self) -> bool:
+        """Whether the program has not written to shared inputs since the call."""
+        return self._versions == self._versions_now()
+
+    def _versions_now(self) -> list[int]:
+        given = self._arguments if self.is_large else ()
+        tensors = [value for value in given if isinstance(value, torch.Tensor)]
+        return [value._version for value in tensors if not value.is_inference()]
 
     def part(self, value: torch.Tensor) -> torch.Tensor:
         """Return the part of a large value that is tested in this call, in each way the same."""
