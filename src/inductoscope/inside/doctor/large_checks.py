@@ -107,8 +107,9 @@ class LargeGraph:
                 around = operations[max(0, min(places) - more) : max(places) + more + 1]
                 yield [node.name for node in around]
         say("trying each distinct block of the graph alone")
-        for block in distinct_blocks(operations):
-            yield [node.name for node in block]
+        for longest in _LONGEST_BLOCKS if self._is_of_values else _LONGEST_BLOCKS[:1]:
+            for block in distinct_blocks(operations, longest):
+                yield [node.name for node in block]
 
     def _failing(self, names: Sequence[str]) -> FailingCandidate | None:
         part = subgraph(record_values_of(self.whole, names, self.written), names)
@@ -117,9 +118,15 @@ class LargeGraph:
         failure = run_forking(failure_alone, part, folder=self.folder)
         return FailingCandidate(part, failure) if self._is_wanted(failure) else None
 
+    @property
+    def _is_of_values(self) -> bool:
+        return self.failure is None or self.failure.kind in _OF_VALUES
+
     def _is_wanted(self, failure: Failure | None) -> bool:
-        if failure is None or self.failure is None or self.failure.kind in _OF_VALUES:
-            return failure is not None and failure.kind in _OF_VALUES
+        if failure is None:
+            return False
+        if self.failure is None or self._is_of_values:
+            return failure.kind in _OF_VALUES
         return failure.is_same_as(self.failure)
 
     def _smaller(self) -> FailingCandidate | None:
@@ -145,22 +152,25 @@ def failure_alone(part: Candidate) -> Failure | None:
 # --- blocks that are alike ------------------------------------------------------------------------
 
 _MORE_NODES = (4, 24)
-_LONGEST_BLOCK = 60
+# In a short block, no residual connection drowns a small fault.
+_LONGEST_BLOCKS = (60, 8)
 
 
-def distinct_blocks(operations: Sequence[Node]) -> list[list[Node]]:
+def distinct_blocks(
+    operations: Sequence[Node], longest: int = _LONGEST_BLOCKS[0]
+) -> list[list[Node]]:
     """Split a graph into blocks, such as the layers of a model; of several alike, the first."""
     found: dict[Any, list[Node]] = {}
-    for block in _blocks(operations):
+    for block in _blocks(operations, longest):
         found.setdefault(tuple(_form(node) for node in block), block)
     return list(found.values())
 
 
-def _blocks(operations: Sequence[Node]) -> Iterator[list[Node]]:
+def _blocks(operations: Sequence[Node], longest: int) -> Iterator[list[Node]]:
     block: list[Node] = []
     for node in operations:
         is_other = block and _layer(node) != _layer(block[0])
-        if is_other or len(block) == _LONGEST_BLOCK:
+        if is_other or len(block) == longest:
             yield block
             block = []
         block.append(node)
