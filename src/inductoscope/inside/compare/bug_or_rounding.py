@@ -10,7 +10,7 @@ wrong.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -391,7 +391,31 @@ def judge_tensor(
     distance = (c - r).abs().where(finite & c.isfinite(), torch.zeros_like(noise))
     if bool((distance > allowed).any()):
         return pair.too_far(distance, allowed), True
+    if reference is not None and others and eager.dtype in _LOW_PRECISIONS:
+        # A few large errors of rounding must not hide small ones in all elements.
+        usual = _usual_noise(r, [e, *others], finite & c.isfinite(), eager.dtype)
+        if usual is not None and float(distance.median()) > FACTOR * usual:
+            return pair.too_far(distance, torch.full_like(distance, FACTOR * usual)), True
     return pair.within(e, c, allowed, noise), False
+
+
+# Types of which a unit in the last place is large, and from how many elements on a median counts.
+_LOW_PRECISIONS = (torch.bfloat16, torch.float16)
+_ENOUGH = 256
+
+
+def _usual_noise(
+    reference: torch.Tensor,
+    values: Sequence[torch.Tensor],
+    usable: torch.Tensor,
+    dtype: torch.dtype,
+) -> float | None:
+    """Return how far rounding usually moves an element; None of few elements."""
+    if int(usable.sum()) < max(_ENOUGH, usable.numel() // 2):
+        return None
+    r = reference[usable]
+    medians = [float((value[usable] - r).abs().nan_to_num().median()) for value in values]
+    return max(*medians, torch.finfo(dtype).eps / 2 * float(r.abs().mean()))
 
 
 def _alike(one: torch.Tensor, two: torch.Tensor) -> torch.Tensor:

@@ -116,6 +116,8 @@ class LargeGraph:
         if part is None:
             return None
         failure = run_forking(failure_alone, part, folder=self.folder)
+            f"{[str(n.target) for n in part.operations]} {failure}\n"
+        )
         return FailingCandidate(part, failure) if self._is_wanted(failure) else None
 
     @property
@@ -153,7 +155,7 @@ def failure_alone(part: Candidate) -> Failure | None:
 
 _MORE_NODES = (4, 24)
 # In a short block, no residual connection drowns a small fault.
-_LONGEST_BLOCKS = (60, 8)
+_LONGEST_BLOCKS = (60, 3)
 
 
 def distinct_blocks(
