@@ -116,8 +116,6 @@ class LargeGraph:
         if part is None:
             return None
         failure = run_forking(failure_alone, part, folder=self.folder)
-            f"{[str(n.target) for n in part.operations]} {failure}\n"
-        )
         return FailingCandidate(part, failure) if self._is_wanted(failure) else None
 
     @property
