@@ -676,3 +676,43 @@ def test_the_gradient_of_a_bias_is_a_sum_without_products(monkeypatch: pytest.Mo
 
 def test_on_a_cpu_there_is_no_tf32() -> None:
     assert not reference.may_use_tf32("convolution", torch.ones(3))
+
+
+# --- in bfloat16, where one unit in the last place is nearly a percent ----------------------------
+
+
+def gated(x: torch.Tensor) -> torch.Tensor:
+    return F.gelu(x[0]) * x[1] * 4
+
+
+def in_float32(x: torch.Tensor) -> torch.Tensor:
+    """As compiled code computes: rounded once."""
+    return gated(x.float()).bfloat16()
+
+
+def bent(x: torch.Tensor) -> torch.Tensor:
+    """A gelu whose slope is off by a few percent."""
+    y = x.float()
+    return (F.gelu(y[0] * 1.08) * y[1] * 4).bfloat16()
+
+
+def flipped(x: torch.Tensor) -> torch.Tensor:
+    """Rounding upstream has changed one choice in a hundred."""
+    result = in_float32(x)
+    result[..., ::100] *= 1.08
+    return result
+
+
+@pytest.mark.parametrize(
+    ("compiled", "is_wrong"), [(in_float32, False), (bent, True), (flipped, False)]
+)
+def test_what_is_off_throughout_is_wrong_though_no_element_is_far_off(
+    compiled: Function, is_wrong: bool
+) -> None:
+    x = numbers(2, 60, 60).bfloat16()
+    found = judged(gated, compiled, x)
+    assert bool(found.wrong) == is_wrong
+    if is_wrong:
+        value = found.wrong[0].value
+        assert value is not None
+        assert value.wrong > value.elements / 2
