@@ -28,7 +28,7 @@ from inductoscope.inside.compare.values import memory_of
 from inductoscope.inside.doctor.large_checks import distinct_blocks
 from inductoscope.processes.memory import _cgroups_of
 from support.graphs import captured, numbers
-from support.programs import Workplace
+from support.programs import ONE_PROOF, Workplace
 
 Function = Callable[..., Any]
 
@@ -425,6 +425,47 @@ def test_a_fault_in_it_is_named_and_proven_in_a_part_of_the_graph(workplace: Wor
         "proven",
     )
     assert "rsqrt" in str(found["culprit"])
+
+
+IN_BFLOAT16 = """
+import torch
+
+
+class Layer(torch.nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        make = lambda a, b: torch.nn.Parameter(torch.randn(a, b) / a**0.5)
+        self.up, self.gate = make(size, 3 * size), make(size, 3 * size)
+        self.down = make(3 * size, size)
+
+    def forward(self, x):
+        return x + (torch.nn.functional.gelu(x @ self.gate / 2) * (x @ self.up)) @ self.down / 2
+
+
+torch.manual_seed(0)
+model = torch.nn.Sequential(*(Layer(2048) for _ in range(4))).bfloat16()
+with torch.no_grad():
+    print(torch.compile(model)(torch.randn(8, 2048).bfloat16()).float().sum().item())
+"""
+# The slope of gelu is off by a tenth.
+BENT = """
+import torch
+op = torch.ops.aten.gelu.default
+m.decompositions[op] = lambda x, approximate="none": x * 0.5 * (1 + torch.erf(x * 0.78))
+"""
+
+
+def test_a_fault_that_rounding_hides_in_the_result_is_found_in_a_block(
+    workplace: Workplace,
+) -> None:
+    workplace.write("large.py", IN_BFLOAT16)
+    plant = workplace.plant("torch._inductor.decomposition", BENT)
+    options = ("--no-workaround", *ONE_PROOF)
+    found = workplace.doctor("large.py", options=options, **plant)
+    assert "trying each distinct block" in found.stderr
+    assert (found.verdict["verdict"], found.verdict["stage"]) == ("wrong-result", "decomposition")
+    assert found.verdict["culprit"]["op"] == "aten.gelu.default"
+    assert found.verdict["repro"]["verified"]
 
 
 @pytest.fixture(autouse=True)
