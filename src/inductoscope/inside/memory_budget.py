@@ -53,6 +53,12 @@ def most_of_main_memory() -> int:
     return free_memory() // 2
 
 
+def ask_for_main_memory(needed: int) -> None:
+    """Raise `MemoryError` unless the tool may take so many bytes of main memory now."""
+    if not has_room_in_main_memory(needed):
+        raise MemoryError
+
+
 def what_is_free() -> str:
     """Return how much memory is left to this process, and by whose limit."""
     limit = tightest_limit(os.getpid())

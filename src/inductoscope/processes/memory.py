@@ -138,7 +138,9 @@ class MemoryWatch:
         if self._scarcest is None or limit.free < self._scarcest.limit.free:
             pids = [self._pid, *_all_below(self._pid)]
             held = {pid: status.memory for pid in pids if (status := read_status(pid)) is not None}
-            forks = {pid for pid in held if _is_fork_of_tool(pid)}
+            # In some containers, all processes are to be killed first.
+            is_marked = _is_killed_first(self._pid)
+            forks = {pid for pid in held if not is_marked and _is_killed_first(pid)}
             program = sum(held[pid] for pid in held.keys() - forks)
             # A fork shares most of its memory with the program.
             own = sum(max(0, held[pid] - held.get(self._pid, 0)) for pid in forks)
@@ -157,8 +159,8 @@ def _all_below(pid: int) -> Iterator[int]:
         yield from _all_below(child)
 
 
-def _is_fork_of_tool(pid: int) -> bool:
-    """Check for a fork that the tool has made, which the kernel is to kill first."""
+def _is_killed_first(pid: int) -> bool:
+    """Check whether the kernel is to kill a process first, such as a fork of the tool."""
     return read_text(pid, "oom_score_adj").strip() == KILLED_FIRST
 
 

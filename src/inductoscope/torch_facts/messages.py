@@ -232,6 +232,14 @@ def asked_of_main_memory(text: str) -> int | None:
     return max((int(found["tried"] or 0) for found in every), default=None)
 
 
+def says_lack_of_memory(text: str) -> bool:
+    """Check whether an error says that memory ran out, of whatever device or library."""
+    return any(words in text for words in _LACKS) or asked_of_main_memory(text) is not None
+
+
+_LACKS = ("out of memory", "ALLOC_FAILED", "can't allocate memory")
+
+
 def _bytes(size: str | None) -> int:
     number, _, unit = (size or "0 bytes").partition(" ")
     return int(float(number) * _UNITS.get(unit, 1))

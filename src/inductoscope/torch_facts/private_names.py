@@ -273,6 +273,7 @@ torch.nn.utils.stateless: _reparametrize_module
 torch.testing._internal.distributed.fake_pg: FakeStore
 torch.utils._config_module: _UNSET_SENTINEL
 torch.utils._python_dispatch: TorchDispatchMode _disable_current_modes
+    is_traceable_wrapper_subclass
 torch.utils._pytree: tree_flatten tree_leaves tree_map tree_map_only tree_unflatten treespec_loads
 torch.utils._sympy.functions: CeilToInt CleanDiv FloatTrueDiv FloorDiv FloorToInt Identity
     IntTrueDiv LShift Max Min Mod ModularIndexing PowByNatural PythonMod RShift RoundToInt ToFloat

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -82,26 +82,41 @@ def refused_by_nan_asserts(
 
     `names` are the names of the inputs.
     """
-    frames = traceback.extract_tb(error.__traceback__)
-    line = (frames[-1].line or "") if frames else ""
-    variable = refused_variable(type(error).__name__, str(error), line)
+    variable = _refused(error)
     if not variable:
         return None
     given = (
-        _described(f"input {n} ({name})", value)
+        (f"input {n} ({name})", value)
         for n, (name, value) in enumerate(zip(names, case.inputs, strict=False))
     )
-    held = next((text for text in given if text), "")
+    held = _first_described(given)
     if held and _INPUT.fullmatch(variable):
         return Refusal(held, is_certain=True)
     place = _place_of_result(error, variable, len(case.eager.outputs))
     if place is not None:
         number, value = place
         return _refused_result(number, value, case.eager.outputs[number])
-    made = (_described(where, value) for where, value in case.eager.named_values())
-    computed = next((f"{text}, in eager as well" for text in made if text), "")
-    text = held or computed
+    computed = "" if held else _first_described(case.eager.named_values())
+    text = f"{computed}, in eager as well" if computed else held
     return Refusal(text, is_certain=False) if text else None
+
+
+def refusal_by_any(error: BaseException, named_values: Iterable[tuple[str, Any]]) -> Refusal | None:
+    """Return a likely excuse: one of these values of the program holds NaN, too."""
+    text = _first_described(named_values) if _refused(error) else ""
+    return Refusal(f"{text}, in eager as well", is_certain=False) if text else None
+
+
+def _refused(error: BaseException) -> str:
+    """Return the variable that torch's NaN check has refused; "" for any other error."""
+    frames = traceback.extract_tb(error.__traceback__)
+    line = (frames[-1].line or "") if frames else ""
+    return refused_variable(type(error).__name__, str(error), line)
+
+
+def _first_described(named_values: Iterable[tuple[str, Any]]) -> str:
+    texts = (_described(where, value) for where, value in named_values)
+    return next((text for text in texts if text), "")
 
 
 def _place_of_result(

@@ -20,6 +20,7 @@ from torch.fx import GraphModule, Node
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from torch.utils._pytree import tree_leaves
 
+from inductoscope.inside.compare.operators import is_custom
 from inductoscope.inside.compare.reference import is_in_backward
 from inductoscope.inside.compare.values import memory_of
 
@@ -47,18 +48,12 @@ def calls_only_torch(module: GraphModule) -> bool:
     """Check that a graph calls no operators of others, which may communicate in their own way."""
     bodies = [each for each in module.modules() if isinstance(each, GraphModule)]
     targets = {node.target for body in bodies for node in body.graph.nodes}
-    return all(
-        _namespace(target) in _OF_TORCH
-        for target in targets
-        if isinstance(target, (torch._ops.OpOverload, torch._ops.OpOverloadPacket))
-    )
+    return not any(is_custom(_overload(target)) for target in targets)
 
 
-_OF_TORCH = ("aten", "prims", "c10d", "_c10d_functional", "quantized", "inductor")
-
-
-def _namespace(operation: Any) -> str:
-    return str(operation).partition(".")[0]
+def _overload(target: Any) -> Any:
+    is_packet = isinstance(target, torch._ops.OpOverloadPacket)
+    return getattr(target, target.overloads()[0]) if is_packet else target
 
 
 def is_one_of_several_ranks() -> bool:

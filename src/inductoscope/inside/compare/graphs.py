@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
@@ -28,7 +28,7 @@ from inductoscope.inside.compare.values import (
     memory_of,
     passing_over_errors,
     same_generators,
-    same_transforms,
+    same_modes,
 )
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -87,7 +87,10 @@ def bytes_of(node: Node) -> int:
     value = node.meta.get("example_value", node.meta.get("val"))
     if not isinstance(value, torch.Tensor) or value.is_meta:
         return 0
-    return math.prod(map(_size, value.shape)) * value.element_size()
+    try:
+        return math.prod(map(_size, value.shape)) * value.element_size()
+    except (TypeError, AttributeError):
+        return 0  # A size that depends on values has no hint.
 
 
 def inputs_for(module: GraphModule, known: Mapping[str, Any]) -> list[Any]:
@@ -195,7 +198,7 @@ def _all_values(
             value = held[target] if target in held else super().fetch_attr(target)
             return value.clone() if isinstance(value, torch.Tensor) else value
 
-    with torch.no_grad(), same_generators(), same_transforms(), mode:
+    with torch.no_grad(), same_generators(), same_modes(), mode:
         Keeping(module).run(*inputs, enable_io_processing=False)
     return values
 
@@ -228,7 +231,7 @@ class ValuesInStep(Interpreter):
         module: GraphModule,
         inputs: Sequence[Any],
         held: Mapping[str, Any],
-        compared: Sequence[tuple[str, Collection[str]]],
+        compared: Sequence[tuple[str, Sequence[Container[str]]]],
     ) -> None:
         """Take the inputs, and the node of each buffer to compare, with those its kernel reads.
 
@@ -244,7 +247,8 @@ class ValuesInStep(Interpreter):
         self._order = {node: place for place, node in enumerate(nodes)}
         known = [self._by_name[name] for name, _ in compared if name in self._by_name]
         self._compared = set(known)
-        self._read = {name: set(read) for name, read in compared}
+        self._read = dict(compared)
+        self._since: dict[Node, tuple[list[Node], list[Node]]] = {}
         # How often a value is still needed: by nodes, and by comparisons.
         self._needed = Counter(read for node in nodes for read in node.all_input_nodes)
         for node in known:
@@ -258,7 +262,7 @@ class ValuesInStep(Interpreter):
         node = self._by_name.get(name)
         if node is None:
             return None
-        with torch.no_grad(), same_generators(self._generators), same_transforms():
+        with torch.no_grad(), same_generators(self._generators), same_modes():
             while self._waiting and self._order[self._waiting[0]] <= self._order[node]:
                 following = self._waiting.popleft()
                 for read in following.all_input_nodes:
@@ -281,16 +285,20 @@ class ValuesInStep(Interpreter):
 
     def _since_compared(self, node: Node) -> tuple[list[Node], list[Node]]:
         """Return the nodes to compute from compared values for this one, and these values."""
+        if node in self._since:
+            return self._since[node]
         within, given, waiting = {node}, dict[Node, None](), [node]
-        of_kernel = self._read.get(node.name, ())
+        of_kernels = self._read.get(node.name, ())
         while waiting:
             for read in waiting.pop().all_input_nodes:
-                if read.name in of_kernel or read.op != "call_function":
+                is_read = any(read.name in of_kernel for of_kernel in of_kernels)
+                if is_read or read.op != "call_function":
                     given[read] = None
                 elif read not in within:
                     within.add(read)
                     waiting.append(read)
-        return sorted(within, key=self._order.__getitem__), list(given)
+        self._since[node] = sorted(within, key=self._order.__getitem__), list(given)
+        return self._since[node]
 
     def took_from(self, name: str, buffer: torch.Tensor) -> None:
         """A buffer was compared: it gets eager's value, and what it alone needed is released."""

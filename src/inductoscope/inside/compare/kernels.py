@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -33,6 +33,7 @@ from inductoscope.inside.compare.graphs import (
 from inductoscope.inside.compare.reference import FEW_SAMPLES_FIRST
 from inductoscope.inside.compare.value_in_tiles import ValueInTiles, comparable
 from inductoscope.inside.compare.values import copy_values, is_plain, shared_copies
+from inductoscope.inside.memory_budget import ask_for_main_memory
 from inductoscope.inside.scope import SCOPE
 from inductoscope.recording.events import KernelLaunched
 from inductoscope.torch_facts import cpp_wrappers, python_wrappers
@@ -186,6 +187,7 @@ class GraphReports:
         if self._watch.in_step:
             given = shared_copies(arguments, written)
             for number in graph.donated:
+                ask_for_main_memory(given[number].nbytes)
                 given[number] = Aside.of(given[number])
         else:
             given = copy_values(list(arguments))
@@ -196,8 +198,7 @@ class GraphReports:
             try:
                 if self._watch.in_step:
                     compared = graph.compared_nodes(self._reports)
-                    own = shared_copies(inputs, written)
-                    graph.expected = ValuesInStep(graph.module, own, held, compared)
+                    graph.expected = ValuesInStep(graph.module, inputs, held, compared)
                 else:
                     graph.expected = NodeValues(graph.module, copy_values(inputs), held)
             except Exception:
@@ -342,28 +343,30 @@ class WatchedGraph:
         every = [self.origins[name][1] for name in buffers if name in self.origins]
         return tuple(dict.fromkeys(node for nodes in every for node in nodes))
 
-    def compared_nodes(self, reports: Sequence[Sequence[str]]) -> list[tuple[str, set[str]]]:
-        """Return the node of each reported buffer, and the nodes that its kernel reads.
+    def compared_nodes(
+        self, reports: Sequence[Sequence[str]]
+    ) -> list[tuple[str, list[Container[str]]]]:
+        """Return the node of each reported buffer, and the nodes that its kernels read.
 
         A report has the buffers that a kernel reads, which were reported before, and makes.
         """
-        found: dict[str, tuple[str, set[str]]] = {}
+        found: dict[str, tuple[str, list[Container[str]]]] = {}
         # A buffer without a node stands for the nodes that its own kernel reads.
         known: dict[str, set[str]] = {}
-        # What reads no buffer may read memory that the last kernel has filled.
-        before_last, last = set[str](), set[str]()
-        for buffers in reports:
+        made_by: dict[str, int] = {}
+        for number, buffers in enumerate(reports):
             made = [name for name in buffers if name not in known]
             sources = self._read_for(made).union(buffers).difference(made)
-            read = set().union(*(known.get(name, ()) for name in sources)) or before_last
-            before_last, last = before_last | last, set()
+            read = set().union(*(known.get(name, ()) for name in sources))
             for name in buffers:
                 node = self.origins.get(name, (None, ()))[0]
                 if name in made:
                     known[name] = {node} if node else read
-                    last |= known[name]
+                    made_by.update(dict.fromkeys(known[name] - made_by.keys(), number))
                 if node and (name in made or name in self.rewritten):
-                    found.setdefault(name, (node, set()))[1].update(read - {node})
+                    # What reads no buffer may read memory that the last kernel has filled.
+                    given = read or _MadeBefore(made_by, number - 1)
+                    found.setdefault(name, (node, []))[1].append(given)
         return [*found.values()]
 
     def _read_for(self, buffers: Sequence[str]) -> set[str]:
@@ -387,6 +390,17 @@ class WatchedGraph:
 
     def forget(self) -> None:
         self.inputs, self.expected, self.reported, self.checked = {}, None, set(), {}
+
+
+@dataclass(frozen=True)
+class _MadeBefore:
+    """The nodes that kernels before this one make; no set of each kernel holds all of them."""
+
+    made_by: Mapping[str, int]
+    number: int
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and self.made_by.get(name, self.number) < self.number
 
 
 def described(lowered: Any) -> WatchedGraph:
@@ -481,15 +495,14 @@ def divergence_of(
     if eager.dtype != value.dtype:
         text = f"{name} is {value.dtype}, its node {origin} is {eager.dtype}"
         return KernelDivergence(kernel, name, origin, text, origins, graph)
-    if eager.shape != value.shape:
-        value = value.reshape(eager.shape)
-        if _same_in_some_order(eager, value):
-            return None
+    is_reshaped, value = eager.shape != value.shape, value.reshape(eager.shape)
     if isinstance(expected, ValuesInStep):
         difference = _judge_in_step(expected, name, origin, value)
     else:
         difference = _judge_whole(expected, name, origin, value)
     if difference is None or _holds_later_value(graph, name, value):
+        return None
+    if is_reshaped and _same_in_some_order(eager, value):
         return None
     since_right = _since_right_values(graph, origins)
     return KernelDivergence(kernel, name, origin, difference.text, since_right, graph)
@@ -603,7 +616,7 @@ class LiveBuffers:
 
     graph: WatchedGraph
     # The buffers that are reported in a call; others exist only inside of a kernel.
-    reported: Collection[str]
+    reported: Mapping[str, int]
     _kept: dict[str, _Kept] = field(default_factory=dict)
     _seen: set[str] = field(default_factory=set)
 
@@ -634,7 +647,7 @@ class LiveBuffers:
 
     def is_needed(self, name: str) -> bool:
         """Check whether a read-only use of the buffer has yet to run."""
-        made_from_it = self.graph.readers.get(name, set()) & {*self.reported}
+        made_from_it = self.graph.readers.get(name, set()) & self.reported.keys()
         return name not in self.graph.rewritten and not made_from_it <= self._seen
 
     def _divergence(

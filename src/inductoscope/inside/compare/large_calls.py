@@ -9,7 +9,7 @@ like any other value, against float64 and samples of rounding.
 from __future__ import annotations
 
 import contextlib
-from collections import Counter
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -18,10 +18,11 @@ from typing import Any
 import torch
 from torch.autograd.graph import saved_tensors_hooks
 from torch.fx import GraphModule
+from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_leaves
 
-from inductoscope.inside.compare.beside_eager import CallBesideEager
+from inductoscope.inside.compare.beside_eager import CallBesideEager, Refusal, refusal_by_any
 from inductoscope.inside.compare.bug_or_rounding import (
     WITHIN_ROUNDING,
     EagerComparison,
@@ -30,7 +31,8 @@ from inductoscope.inside.compare.bug_or_rounding import (
     is_close,
 )
 from inductoscope.inside.compare.graphs import as_function, bytes_of
-from inductoscope.inside.compare.reference import LazyFloat64, RoundingInTiles
+from inductoscope.inside.compare.operators import is_custom
+from inductoscope.inside.compare.reference import LazyFloat64, RoundingInTiles, unseen_warnings
 from inductoscope.inside.compare.value_in_tiles import ValueInTiles, comparable
 from inductoscope.inside.compare.values import (
     Outcome,
@@ -39,10 +41,14 @@ from inductoscope.inside.compare.values import (
     memory_of,
     passing_over_errors,
     run,
+    same_modes,
     shared_copies,
+    whole_memory,
 )
-from inductoscope.inside.memory_budget import most_of_main_memory
+from inductoscope.inside.memory_budget import ask_for_main_memory
+from inductoscope.inside.scope import chain_of
 from inductoscope.inside.search.candidate import writes_in_place
+from inductoscope.torch_facts.messages import says_lack_of_memory
 
 # --- which inputs a graph writes to ---------------------------------------------------------------
 
@@ -55,11 +61,18 @@ def written_inputs(module: GraphModule, arguments: Sequence[Any]) -> frozenset[i
     The graph runs on fake tensors, and every operation says in its schema what it writes to.
     """
     from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    # Without a ShapeEnv, no size may depend on values.
+    mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv())
+
+    def fake(value: Any) -> Any:
+        is_tensor = isinstance(value, torch.Tensor)
+        return mode.from_tensor(value, static_shapes=True) if is_tensor else value
+
     try:
-        with mode:
-            fakes = [mode.from_tensor(v) if isinstance(v, torch.Tensor) else v for v in arguments]
+        with same_modes(), mode:
+            fakes = [fake(value) for value in arguments]
             with _Writes() as writes:
                 as_function(module)(*fakes)
     except Exception:
@@ -88,6 +101,8 @@ class _Writes(TorchDispatchMode):
             if func.name() in _OWN_KERNELS or _has_writing_graph(args):
                 self._note((args, kwargs))
             return func(*args, **kwargs)
+        if is_custom(func):
+            self._note((args, kwargs))  # Its schema may be wrong.
         for number, argument in enumerate(func._schema.arguments):
             is_write = argument.alias_info is not None and argument.alias_info.is_write
             if is_write or argument.name in _WRITTEN_UNSAID:
@@ -194,8 +209,10 @@ class LargeCall:
         except Exception as error:
             if is_lack_of_memory(error):
                 raise
-            return CallBesideEager(error=error)
+            return CallBesideEager(error=error, refusal=self._refusal(error))
         changed = [n for n, total in self._sums().items() if total != before[n]]
+        if any(_may_be_changed_by_others(self.arguments[number]) for number in changed):
+            raise CannotJudge
         found = comparison_of_metadata(in_eager, outcome)
         if changed or any(item.kind == "structure" for item in found.wrong):
             wrong = (*found.wrong, *map(_is_overwritten, changed))
@@ -203,6 +220,12 @@ class LargeCall:
         numbers = tuple(_differing_numbers(in_eager, outcome))
         found = replace(found, wrong=(*found.wrong, *numbers))
         return CallBesideEager(self._judged(found), outcome.seconds)
+
+    def _refusal(self, error: Exception) -> Refusal | None:
+        """Return the excuse for an error of torch's NaN check: NaN that eager has as well."""
+        given = ((f"input {number}", value) for number, value in enumerate(self.arguments))
+        made = ((name, seen.eager) for name, seen in self._seen.items())
+        return refusal_by_any(error, itertools.chain(given, made))
 
     def _judged(self, found: EagerComparison) -> EagerComparison:
         unlike = {name: seen for name, seen in self._seen.items() if not seen.is_close}
@@ -246,10 +269,11 @@ class LargeCall:
             return {}
         if any(seen.samples for seen in values.values()):
             self._run_again(None, self._take("take_sample"))
-        if not all(seen.is_measured for seen in values.values()):
-            # Rounding upstream changes an integer in few samples.
-            for seed in range(_SAMPLES, _MOST_SAMPLES):
-                self._run_again(RoundingInTiles(seed), self._take("take_sample"))
+        counted = [seen for seen in values.values() if not seen.is_measured]
+        for seed in range(_SAMPLES, _MOST_SAMPLES):
+            if not any(seen.judged("", ())[1] for seen in counted):
+                break  # Rounding upstream changes an integer in few samples.
+            self._run_again(RoundingInTiles(seed), self._take("take_sample"))
         found: dict[str, list[torch.Tensor]] = {}
 
         def keep(name: str, value: Any) -> None:
@@ -280,8 +304,7 @@ class LargeCall:
         def copy(values: Sequence[Any]) -> list[Any]:
             if dtype is not None:
                 return shared_copies(values, self.written, dtype=dtype)
-            given = shared_copies(values, self.written - self._restored.keys())
-            return [_written_to(v) if n in self._restored else v for n, v in enumerate(given)]
+            return self.lent()
 
         problems: list[Exception] = []
 
@@ -291,10 +314,10 @@ class LargeCall:
             except Exception as error:
                 if is_lack_of_memory(error):
                     raise
-                problems.append(error)
+                problems.append(error.with_traceback(None))  # Whose frames hold the value.
                 return _form(value)
 
-        with hooks or contextlib.nullcontext(), self._restoring():
+        with hooks or contextlib.nullcontext(), unseen_warnings(), self.restoring():
             outcome = run(
                 function, self.arguments, backward=self.backward, mode=mode, copy=copy, keep=kept
             )
@@ -302,24 +325,37 @@ class LargeCall:
             raise CannotJudge from problems[0]
         return outcome
 
+    def lent(self) -> list[Any]:
+        """Return the arguments, for a run inside of `restoring` to write to."""
+        copied = {number for number in self.written if not self._is_restored(number)}
+        given = shared_copies(self.arguments, copied)
+        return [_written_to(v) if self._is_restored(n) else v for n, v in enumerate(given)]
+
+    def _is_restored(self, number: int) -> bool:
+        return number in self.written and memory_of(self.arguments[number]) in self._restored
+
     @cached_property
-    def _restored(self) -> dict[int, tuple[torch.Tensor, torch.Tensor]]:
-        """The memory of inputs that are written to, and what it held, kept in main memory."""
-        memories = Counter(memory_of(v) for v in self.arguments if isinstance(v, torch.Tensor))
-        found = {
-            n: _bytes(value)
-            for n in self.written
-            if _is_alone_in_memory(value := self.arguments[n]) and memories[memory_of(value)] == 1
+    def _restored(self) -> dict[Any, tuple[torch.Tensor, torch.Tensor]]:
+        """The memory of inputs that are written to, and what it held, kept in main memory.
+
+        All inputs in the same memory are written to.
+        """
+        given = [self.arguments[number] for number in self.written]
+        memories = {
+            memory_of(value): whole_memory(value, torch.uint8)
+            for value in given
+            if is_plain(value) and not _may_be_changed_by_others(value)
         }
-        return {n: (memory, memory.to("cpu", copy=True)) for n, memory in found.items()}
+        return {key: (memory, memory.to("cpu", copy=True)) for key, memory in memories.items()}
 
     @contextlib.contextmanager
-    def _restoring(self) -> Iterator[None]:
+    def restoring(self) -> Iterator[None]:
         """Let the block write to the program's own tensors."""
+        lent = self._restored.values()
         try:
             yield
         finally:
-            for memory, held in self._restored.values():
+            for memory, held in lent:
                 memory.copy_(held)
 
     def _keep(self, name: str, value: Any) -> Any:
@@ -328,8 +364,7 @@ class LargeCall:
         if not has_values or name in self._shared_names:
             return _form(value)
         kept = comparable(value)
-        written = {memory.untyped_storage()._cdata for memory, _ in self._restored.values()}
-        self._seen[name] = ValueInTiles(kept.to("cpu", copy=memory_of(kept) in written))
+        self._seen[name] = ValueInTiles(kept.to("cpu", copy=memory_of(kept) in self._restored))
         return _form(value)
 
     def _take(self, how: str) -> Callable[[str, Any], Any]:
@@ -368,37 +403,38 @@ def in_mebibytes(size: int) -> str:
 
 def is_lack_of_memory(error: BaseException) -> bool:
     """Check whether memory did not suffice, of a device or of the machine."""
-    if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
-        return True
-    return isinstance(error, RuntimeError) and any(text in str(error) for text in _LACKS)
-
-
-_LACKS = ("can't allocate memory", "CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
+    kinds = (MemoryError, torch.OutOfMemoryError)
+    return any(isinstance(e, kinds) or says_lack_of_memory(str(e)) for e in chain_of(error))
 
 
 def saved_in_main_memory(inputs: Iterable[Any]) -> saved_tensors_hooks:
     """Return hooks that keep tensors for the backward pass in main memory, except for inputs."""
     shared = {memory_of(value) for value in inputs if isinstance(value, torch.Tensor)}
-    left = most_of_main_memory()
+    # Several operations may save the same tensor. The key keeps the memory's identity in use.
+    moved: dict[Any, torch.Tensor] = {}
 
     def pack(value: torch.Tensor) -> Any:
         is_on_device = is_plain(value) and value.device.type != "cpu"
         if not is_on_device or memory_of(value) in shared or value.nbytes < _SMALL:
-            return value
-        nonlocal left
-        left -= value.nbytes
-        if left < 0:
-            raise MemoryError
+            return value.detach()  # The value itself would hold its own history.
+        form = (value.storage_offset(), value.size(), value.stride(), value.dtype, value._version)
+        key = (StorageWeakRef(value.untyped_storage()), *form)
         with _disable_current_modes():
-            return value.device, value.to("cpu")
+            if key not in moved:
+                once = value.detach()[
+                    tuple(slice(0, 1 if s == 0 else None) for s in value.stride())
+                ]
+                ask_for_main_memory(once.nbytes)
+                moved[key] = once.to("cpu")
+            return value.device, value.size(), moved[key]
 
     def unpack(kept: Any) -> torch.Tensor:
         if isinstance(kept, torch.Tensor):
             return kept
-        device, value = kept
+        device, size, value = kept
         with _disable_current_modes():
-            moved: torch.Tensor = value.to(device)
-        return moved
+            back: torch.Tensor = value.to(device).expand(size)
+        return back
 
     return saved_tensors_hooks(pack, unpack)
 
@@ -414,11 +450,9 @@ def _is_alike(one: torch.Tensor, two: torch.Tensor) -> bool:
     return one.shape == two.shape and one.dtype == two.dtype
 
 
-def _is_alone_in_memory(value: Any) -> bool:
-    """Check that a tensor fills its memory, to which no other process writes."""
-    if not is_plain(value) or (value.device.type == "cpu" and value.is_shared()):
-        return False
-    return bool(value.untyped_storage().nbytes() == value.nbytes)
+def _may_be_changed_by_others(value: torch.Tensor) -> bool:
+    """Check for memory that other processes may write to, or a file that is mapped."""
+    return value.device.type == "cpu" and value.is_shared()
 
 
 def _written_to(value: torch.Tensor) -> torch.Tensor:
@@ -426,13 +460,8 @@ def _written_to(value: torch.Tensor) -> torch.Tensor:
     return value.data.requires_grad_(value.requires_grad)
 
 
-def _bytes(value: torch.Tensor) -> torch.Tensor:
-    """Return the whole memory of a tensor as bytes."""
-    return torch.empty(0, dtype=torch.uint8, device=value.device).set_(value.untyped_storage())
-
-
 def _sum(value: torch.Tensor) -> int:
-    whole = _bytes(value)
+    whole = whole_memory(value, torch.uint8)
     count = whole.numel() // 8
     words = whole[: 8 * count].view(torch.int64)
     return int(words.sum()) + int(whole[8 * count :].sum())

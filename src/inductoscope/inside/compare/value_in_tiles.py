@@ -36,7 +36,8 @@ class ValueInTiles:
     eager: torch.Tensor
     is_close: bool = True
     is_exact: bool = True
-    # The largest distance beyond a few units in the last place; infinite if it is no number.
+    # The largest distance beyond a few units in the last place; infinite if it is no number. Where
+    # values have to be equal, how many of a tile are not.
     excess: float = 0.0
     largest: float = 0.0
     noise: float = 0.0
@@ -157,9 +158,8 @@ def _distance(mine: torch.Tensor, other: torch.Tensor) -> _Distance:
         if mine.dtype.is_floating_point:  # Of eight bits, which few operations support.
             mine, other = mine.float(), other.float()
         unlike = (mine != other) & ~((mine != mine) & (other != other))
-        is_equal = not bool(unlike.any())
-        far = 0.0 if is_equal else math.inf
-        return _Distance(far, far, is_equal, _place_of_largest(unlike))
+        count = int(unlike.sum())
+        return _Distance(float(count), float(count), count == 0, _place_of_largest(unlike))
     wide = torch.float64 if mine.dtype is torch.float64 else torch.float32
     one, two = mine.to(wide), other.to(wide)
     distance = (two - one).abs_()

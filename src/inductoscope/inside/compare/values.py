@@ -115,20 +115,19 @@ def _in_memory(value: torch.Tensor, made: _Copies, dtype: torch.dtype) -> torch.
     base = made.tensors.get(id(value._base)) if value._base is not None else None
     if base is not None:
         return base.as_strided(*form)
-    key = (value.untyped_storage()._cdata, value.dtype)
+    key, device = (value.untyped_storage()._cdata, value.dtype), made.device or value.device
     if key not in made.memories:
-        made.memories[key] = _whole_memory(value, dtype).to(made.device or value.device)
+        made.memories[key] = whole_memory(value).to(device=device, dtype=dtype, copy=True)
     size, stride, offset = form
-    copy = torch.empty(0, dtype=dtype, device=made.device or value.device)
+    copy = torch.empty(0, dtype=dtype, device=device)
     return copy.set_(made.memories[key].untyped_storage(), offset, size, stride)
 
 
-def _whole_memory(value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+def whole_memory(value: torch.Tensor, dtype: torch.dtype | None = None) -> torch.Tensor:
+    """Return the whole storage of a tensor, as elements of its type or another one."""
     storage = value.untyped_storage()
-    count = storage.nbytes() // value.element_size()
-    whole = torch.empty(0, dtype=value.dtype, device=value.device)
-    whole.set_(storage, 0, (count,), (1,))
-    return whole.to(dtype, copy=True)
+    whole = torch.empty(0, dtype=dtype or value.dtype, device=value.device)
+    return whole.set_(storage, 0, (storage.nbytes() // whole.element_size(),), (1,))
 
 
 def _wanted_dtype(own: torch.dtype, asked: torch.dtype | None) -> torch.dtype:
@@ -192,7 +191,7 @@ def run(
     """
     copies = copy(inputs) if dtype is None else copy_values(inputs, dtype=dtype)
     kept = keep or (lambda name, value: value)
-    with same_generators(), same_transforms():
+    with same_generators(), same_modes():
         started = time.perf_counter()
         with mode or contextlib.nullcontext():
             outputs = tuple(tree_leaves(function(*copies)))
@@ -281,19 +280,24 @@ def generator_states() -> list[torch.Tensor]:
 
 
 @contextlib.contextmanager
-def same_transforms() -> Iterator[None]:
-    """Restore the stack of active functorch transforms (vmap, grad) after the block.
+def same_modes() -> Iterator[None]:
+    """Restore gradient mode, autocast, and functorch transforms (vmap, grad) after the block.
 
     A graph may enter and leave them by nodes of its own. If it fails in between, or runs in part,
     everything that the program does later would be inside of them.
     """
     functorch = torch._C._functorch
-    depth = functorch.get_dynamic_layer_stack_depth()
+    depth, surroundings = functorch.get_dynamic_layer_stack_depth(), Surroundings.now()
     try:
         yield
     finally:
         if functorch.get_dynamic_layer_stack_depth() > depth:
             functorch.pop_dynamic_layer_stack_and_undo_to_depth(depth)
+        if Surroundings.now() != surroundings:
+            torch.set_grad_enabled(surroundings.is_grad_enabled)
+            for kind, dtype, is_on in surroundings.autocast:
+                torch.set_autocast_dtype(kind, dtype)
+                torch.set_autocast_enabled(kind, is_on)
 
 
 def _detached(value: Any) -> Any:
@@ -436,7 +440,7 @@ def nodes_that_draw(module: GraphModule, inputs: Sequence[Any]) -> list[str]:
             forms = tree_map_only(torch.Tensor, lambda v: (v.shape, v.dtype, v.stride()), given)
             return f"{n.target} {forms}"
 
-    with same_generators(), same_transforms():
+    with same_generators(), same_modes():
         Watching(module, garbage_collect_values=False).run(
             *copy_values(inputs), enable_io_processing=False
         )

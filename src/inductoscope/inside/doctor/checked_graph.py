@@ -21,7 +21,7 @@ from torch.fx import GraphModule
 from inductoscope.doctor.failure import ERROR, LOST_CHECK, Failure, Location
 from inductoscope.doctor.finding import PROGRAM, FailureFinding, Noticed, Reduction
 from inductoscope.doctor.instructions import CALLS_BY_EACH_RANK, MOVED, UNMOVED, Instructions
-from inductoscope.inside.compare.beside_eager import call_as_in_eager, call_beside_eager
+from inductoscope.inside.compare.beside_eager import Refusal, call_as_in_eager, call_beside_eager
 from inductoscope.inside.compare.bug_or_rounding import EagerComparison, described
 from inductoscope.inside.compare.collectives import (
     ANSWERED_COLLECTIVES,
@@ -73,6 +73,7 @@ from inductoscope.inside.doctor.further_checks import (
 )
 from inductoscope.inside.doctor.large_checks import LargeGraph, death_in_fork
 from inductoscope.inside.doctor.program_copy import program_copy
+from inductoscope.inside.gpu_use import is_capturing
 from inductoscope.inside.hooks.dynamo import record_captured_graph
 from inductoscope.inside.memory_budget import (
     give_back,
@@ -230,7 +231,7 @@ class CheckedGraph:
 
     def check(self, arguments: tuple[Any, ...]) -> None:
         """Compare a call with eager, unless it is made by such a comparison itself."""
-        if self._is_checking or is_traced(arguments):
+        if self._is_checking or is_traced(arguments) or is_capturing():
             return
         self._is_checking = True
         try:
@@ -283,10 +284,15 @@ class CheckedGraph:
 
     def _check_call(self, arguments: tuple[Any, ...], compiled: Callable[..., Any]) -> None:
         started = time.monotonic()
-        if has_room_for_copies(arguments, self.module):
-            self._check_small(arguments, compiled)
-        else:
-            self._check_large(arguments, compiled)
+        try:
+            if has_room_for_copies(arguments, self.module):
+                self._check_small(arguments, compiled)
+            else:
+                self._check_large(arguments, compiled)
+        except Exception as error:
+            text = f"the check itself failed: {described(error)}"
+            self._notes.checked(self.calls, "skipped", text)
+            raise
         self._cost = time.monotonic() - started
 
     def _is_left_to_another_rank(self) -> bool:
@@ -351,8 +357,7 @@ class CheckedGraph:
         names = input_names(self.module)
         called = call_beside_eager(case, compiled, names, keeps_graph=keeps_graph)
         if called.refusal is not None:
-            verdict = NAN_REFUSED if called.refusal.is_certain else NAN_LIKELY
-            self._notes.checked(self.calls, verdict, called.refusal.text)
+            self._notes.refused(self.calls, called.refusal)
             return None, None
         if called.error is not None:
             _raise_lack_of_memory(called.error)
@@ -479,6 +484,9 @@ class CheckedGraph:
             if death is not None:
                 self._search_part(death, call)
             called = call.beside_eager(compiled)
+        if called.refusal is not None:
+            self._notes.refused(self.calls, called.refusal)
+            return
         if called.error is not None:
             at_run = self.failure_at_run(called.error)
             self._stop_if_device_is_lost(at_run, called.error)
@@ -502,10 +510,16 @@ class CheckedGraph:
         Without a failure, rounding explains the results: of a fault, too, if it is small enough.
         """
         whole = self._candidate(tuple(call.arguments))
-        large = LargeGraph(whole, call.written, self.folder, failure)
+        if failure is not None and not self._may_search:
+            self._start_search(failure, whole.inputs)
+            return
+        large = LargeGraph(whole, call, self.folder, failure)
         location, part = Location(), None
-        with passing_over_errors():
-            location = large.first_wrong_kernel(compiled)
+        # Eager has a copy of what compiled code writes to.
+        written = [call.arguments[number] for number in call.written]
+        if failure is not None or has_room_for_copies(written):
+            with passing_over_errors():
+                location = large.first_wrong_kernel(compiled)
         if failure is not None or location.kernel or call.is_suspicious:
             part = _part_of(large, location)
         if part is not None:
@@ -519,12 +533,17 @@ class CheckedGraph:
 
     def _search_part(self, failure: Failure, call: LargeCall) -> None:
         """Search in the first block of a large graph that fails alike, or else in the graph."""
-        whole = self._candidate(tuple(call.arguments))
-        part = _part_of(LargeGraph(whole, call.written, self.folder, failure))
+        whole, part = self._candidate(tuple(call.arguments)), None
+        if self._may_search:
+            part = _part_of(LargeGraph(whole, call, self.folder, failure))
         found = None if part is None else replace(part, failure=failure)
         self._start_search(failure, whole.inputs if part is None else part.candidate.inputs, found)
 
     # --- to the search ------------------------------------------------------------------------
+
+    @property
+    def _may_search(self) -> bool:
+        return self.instructions.investigate and not self.outside
 
     def _start_search(
         self,
@@ -662,6 +681,10 @@ class CallNotes:
             compiled=compiled,
         )
         SCOPE.emit(event)
+
+    def refused(self, call: int, refusal: Refusal) -> None:
+        """Record that torch's NaN check has refused the program's own NaN."""
+        self.checked(call, NAN_REFUSED if refusal.is_certain else NAN_LIKELY, refusal.text)
 
     def compared(
         self, call: int, comparison: EagerComparison, module: GraphModule, how: str = ""

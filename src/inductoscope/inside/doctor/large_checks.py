@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -32,6 +32,7 @@ from inductoscope.inside.search.location import first_wrong_own_kernel, location
 from inductoscope.inside.search.oracle import Oracle
 from inductoscope.inside.search.shrink import all_resized
 from inductoscope.inside.search.subgraph import record_values_of, subgraph
+from inductoscope.torch_facts.messages import says_lack_of_memory
 
 _SECONDS = 300.0
 # Each part takes a run of the graph in eager, and a compile.
@@ -65,7 +66,7 @@ class LargeGraph:
     """A graph that fails on inputs that are not copied."""
 
     whole: Candidate
-    written: Collection[int]
+    call: LargeCall
     folder: Path
     # None if only a kernel is wrong.
     failure: Failure | None = None
@@ -73,11 +74,13 @@ class LargeGraph:
     def first_wrong_kernel(self, compiled: Callable[..., Any]) -> Location:
         """Call the compiled graph once more, and compare each kernel with eager in step."""
         say("comparing every kernel with eager, one after the other")
-        shared = partial(shared_copies, written=self.written)
-        answer = Forks(workers=1, seconds=_SECONDS).ask(
-            lambda: first_wrong_own_kernel(self.whole, compiled, shared=shared)
-        )
-        if answer.error:
+
+        def work() -> Location:
+            with self.call.restoring():
+                return first_wrong_own_kernel(self.whole, compiled, lent=self.call.lent)
+
+        answer = Forks(workers=1, seconds=_SECONDS).ask(work)
+        if answer.error and not says_lack_of_memory(answer.error):
             SCOPE.take_failure(ToolFailure(answer.error), first_wrong_own_kernel)
         return location_of_answer(answer)
 
@@ -112,7 +115,10 @@ class LargeGraph:
                 yield [node.name for node in block]
 
     def _failing(self, names: Sequence[str]) -> FailingCandidate | None:
-        part = subgraph(record_values_of(self.whole, names, self.written), names)
+        with self.call.restoring():
+            given, written = self.call.lent(), self.call.written
+            recorded = record_values_of(self.whole, names, given, written)
+        part = subgraph(recorded, names)
         if part is None:
             return None
         failure = run_forking(failure_alone, part, folder=self.folder)

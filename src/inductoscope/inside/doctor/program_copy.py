@@ -22,7 +22,10 @@ from pathlib import Path
 from typing import Any
 
 from inductoscope.errors import ToolFailure
+from inductoscope.inside.compare.values import size_in_bytes
+from inductoscope.inside.memory_budget import has_room_in_main_memory
 from inductoscope.inside.scope import SCOPE
+from inductoscope.inside.search.candidate import Candidate
 from inductoscope.inside.search.candidate_file import read_candidate, write_candidate
 from inductoscope.inside.search.forks import can_fork
 from inductoscope.inside.search.program_state import TorchState, current_state
@@ -30,6 +33,8 @@ from inductoscope.recording.events import CandidateJudged, ClaimMade, Event, Gro
 from inductoscope.recording.writer import StreamWriter, describe_launcher
 
 Task = Callable[..., Any]
+# Of what is handed over: in the program, in a file, which may be in memory, and in the copy.
+_COPIES = 3
 
 
 class ProgramCopy:
@@ -44,6 +49,9 @@ class ProgramCopy:
         Raises `ToolFailure` if the candidate cannot be handed over, or the copy is gone.
         """
         path = folder / f".candidate-{os.getpid()}.pt"
+        size = size_in_bytes(candidate.inputs) if isinstance(candidate, Candidate) else 0
+        if not has_room_in_main_memory(_COPIES * size):
+            raise ToolFailure(f"its inputs, {size >> 20} MiB, are too large to be handed over")
         try:
             write_candidate(candidate, path)
             _send(self._connection, (task, str(path), arguments, current_state()))

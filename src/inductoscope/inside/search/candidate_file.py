@@ -33,12 +33,12 @@ from inductoscope.inside.search.user_kernels import (
 
 def write_candidate(candidate: Candidate, path: Path) -> None:
     """Write a candidate to a file; raises `ToolFailure` if a value in it cannot be pickled."""
-    path.write_bytes(as_bytes(kept_in_main_memory(candidate)))
+    _save(kept_in_main_memory(candidate), path)
 
 
 def read_candidate(path: Path) -> Candidate:
     """Read a candidate from a file, with every tensor in main memory."""
-    found = from_bytes(path.read_bytes())
+    found = torch.load(path, weights_only=False)
     assert isinstance(found, Candidate)
     return found
 
@@ -46,12 +46,16 @@ def read_candidate(path: Path) -> Candidate:
 def as_bytes(item: Any) -> bytes:
     """Serialize a value that holds candidates; raises `ToolFailure` if it cannot be pickled."""
     page = io.BytesIO()
+    _save(item, page)
+    return page.getvalue()
+
+
+def _save(item: Any, target: Path | io.BytesIO) -> None:
     try:
-        torch.save(item, page, pickle_module=_PICKLE)
+        torch.save(item, target, pickle_module=_PICKLE)
     except Exception as error:
         text = str(error).partition("\n")[0]
         raise ToolFailure(f"the graph cannot be handed to another process: {text}") from error
-    return page.getvalue()
 
 
 def from_bytes(data: bytes) -> Any:

@@ -403,10 +403,11 @@ def _be_child(work: Work, writing: int, *, uses_gpu: bool) -> None:
 def _do_on_own_thread(work: Work, writing: int) -> None:
     """Do the work on a new thread with this one's settings, as Dynamo may be in a frame here."""
     state, context = current_state(), contextvars.copy_context()
+    stream = torch.cuda.current_stream() if torch.cuda.is_initialized() else None
 
     def do() -> None:
         try:
-            with state.entered():
+            with torch.cuda.stream(stream), state.entered():
                 _send(writing, {"kind": "result", "result": work()})
         except BaseException as error:
             text = "".join(traceback.format_exception(error))[-4000:]

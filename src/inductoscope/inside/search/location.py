@@ -350,13 +350,13 @@ def first_wrong_own_kernel(
     function: Callable[..., Any],
     *,
     closely: bool = False,
-    shared: Callable[[Sequence[Any]], list[Any]] | None = None,
+    lent: Callable[[], list[Any]] | None = None,
 ) -> Location:
     """In a fork, find the first kernel that differs from eager in one more call.
 
     The location is unknown if no kernel differs. Nothing is compiled, unless the wrapper is C++.
     `closely` also compiles each operation of a wrong kernel on its own. If all values of the graph
-    may not fit into memory, `shared` copies only inputs that are written to.
+    may not fit into memory, `lent` gives inputs that the call may write to.
     """
     found: list[tuple[Location, KernelDivergence]] = []
     own = {node.name for node in candidate.operations}
@@ -369,10 +369,10 @@ def first_wrong_own_kernel(
         found.append((location_at_kernel(divergence, in_candidate), divergence))
         raise EnoughSeen
 
-    watch = KernelWatch(on_divergence=keep, in_step=shared is not None)
+    watch = KernelWatch(on_divergence=keep, in_step=lent is not None)
     with watch.watching_loaded(KEPT_WRAPPERS.wrappers):
         try:
-            copy = shared or copy_values
+            copy = copy_values if lent is None else lambda _: lent()
             run(function, candidate.inputs, backward=candidate.backward, copy=copy)
         except Exception:
             if not found:

@@ -7,7 +7,7 @@ and most of the work is done before any search begins.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -21,8 +21,7 @@ from inductoscope.inside.compare.values import (
     is_plain,
     memory_of,
     same_generators,
-    same_transforms,
-    shared_copies,
+    same_modes,
 )
 from inductoscope.inside.search.candidate import (
     Candidate,
@@ -74,18 +73,17 @@ def _in_this_process_or_a_fork(candidate: Candidate) -> RecordedGraph:
 
 
 def record_values_of(
-    candidate: Candidate, names: Collection[str], written: Collection[int]
+    candidate: Candidate, names: Collection[str], inputs: Sequence[Any], written: Collection[int]
 ) -> RecordedGraph:
     """Run the graph in eager on inputs that may be large, and record what these nodes read.
 
-    `written` are the inputs that the graph writes to; memory of the others is shared.
+    `written` are the inputs that the graph writes to; what is read of the others is not copied.
     """
     recorded = RecordedGraph(candidate)
-    inputs = shared_copies(candidate.inputs, written)
     read_only = [v for n, v in enumerate(inputs) if n not in written]
     memories = {memory_of(value) for value in read_only if isinstance(value, torch.Tensor)}
     recorder = _ValueRecorder(candidate.module, recorded, frozenset(names), memories)
-    with torch.no_grad(), same_generators(), same_transforms():
+    with torch.no_grad(), same_generators(), same_modes():
         recorder.run(*inputs, enable_io_processing=False)
     return recorded
 
@@ -94,7 +92,7 @@ def _record(candidate: Candidate) -> RecordedGraph:
     recorded = RecordedGraph(candidate)
     inputs = copy_values(candidate.inputs)
     recorder = _ValueRecorder(candidate.module, recorded)
-    with torch.set_grad_enabled(candidate.backward), same_transforms():
+    with torch.set_grad_enabled(candidate.backward), same_modes():
         try:
             recorder.run(*inputs)
         except Exception:

@@ -23,6 +23,7 @@ from inductoscope.inside.compare.graphs import graph_code, snapshot
 from inductoscope.inside.compare.large_calls import is_lack_of_memory, written_inputs
 from inductoscope.inside.compare.values import release_frames, size_in_bytes
 from inductoscope.inside.doctor.compile_conditions import how_compiled, is_traced
+from inductoscope.inside.gpu_use import is_capturing, uses_cuda
 from inductoscope.inside.memory_budget import give_back, has_room_for_copies
 from inductoscope.inside.observe import current_compile_id
 from inductoscope.inside.repro.python_text import input_name
@@ -98,10 +99,9 @@ class Sentinel:
         """Decide at random whether to shadow this call, within the time share."""
         self.share.start()  # Not before the first call, to exclude the time to compile.
         self._recent.append(id(graph))
-        if self._is_working or not SCOPE.active or not self.share.allows(graph.cost):
+        is_busy = self._is_working or is_capturing()
+        if is_busy or not SCOPE.active or not self.share.allows(graph.cost):
             return False
-        if torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
-            return False  # Synchronizing is forbidden during stream capture.
         return self.random.random() * len(set(self._recent)) < 1.0
 
     @contextlib.contextmanager
@@ -250,7 +250,7 @@ class _Value:
 
 def _wait_for_device() -> None:
     """Wait for the GPU, so that pending work is charged to whoever launched it."""
-    if torch.cuda.is_initialized():
+    if uses_cuda():
         torch.cuda.synchronize()
 
 
