@@ -16,7 +16,7 @@ from torch.fx import GraphModule, symbolic_trace
 
 from inductoscope.inside.compare import reference
 from inductoscope.inside.compare.bug_or_rounding import EagerComparison
-from inductoscope.inside.compare.graphs import ValuesInStep
+from inductoscope.inside.compare.graphs import ValuesInStep, as_function
 from inductoscope.inside.compare.large_calls import (
     CannotJudge,
     LargeCall,
@@ -24,8 +24,9 @@ from inductoscope.inside.compare.large_calls import (
     written_inputs,
 )
 from inductoscope.inside.compare.value_in_tiles import ValueInTiles
-from inductoscope.inside.compare.values import memory_of
+from inductoscope.inside.compare.values import memory_of, run
 from inductoscope.inside.doctor.large_checks import distinct_blocks
+from inductoscope.inside.memory_budget import has_room_for_copies
 from inductoscope.processes.memory import _cgroups_of
 from support.graphs import captured, numbers
 from support.programs import ONE_PROOF, Workplace
@@ -114,6 +115,49 @@ def test_a_wrong_step_of_a_compiled_optimizer_is_found() -> None:
     assert item.where.startswith("input 2 after the call")
 
 
+@torch.library.custom_op("large_calls::count_up", mutates_args=())
+def count_up(x: torch.Tensor) -> torch.Tensor:
+    """Write to the argument, which the schema denies."""
+    x.data.add_(1)
+    return x.clone()
+
+
+@count_up.register_fake
+def _count_up(x: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(x)
+
+
+def test_what_an_operator_writes_to_against_its_schema_is_undone() -> None:
+    x = torch.zeros(30, 30)
+    found = call_of(count_up, x).beside_eager(count_up).comparison
+    assert found is not None
+    assert found.is_exact
+    assert not x.any()
+
+
+def test_a_call_that_fails_midway_leaves_gradients_and_autocast_as_they_were() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad(), torch.autocast("cpu"):
+            return x @ x
+
+    module = captured(function, numbers(4, 4))
+    assert written_inputs(module, [numbers(4, 3)]) is None
+    with pytest.raises(RuntimeError):
+        run(as_function(module), [numbers(4, 3)], backward=False)
+    assert torch.is_grad_enabled()
+    assert not torch.is_autocast_enabled("cpu")
+
+
+def test_sizes_that_depend_on_values_do_not_hinder_a_check() -> None:
+    def nonzero(x: torch.Tensor) -> torch.Tensor:
+        return x.nonzero()
+
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        module = captured(nonzero, numbers(4, 4))
+    assert has_room_for_copies([numbers(4, 4)], module)
+    assert written_inputs(module, [numbers(4, 4)]) == set()
+
+
 # --- the judgement is the same as for small calls -------------------------------------------------
 
 
@@ -169,6 +213,33 @@ def test_one_wrong_element_is_found_in_its_tile(compiled: Function, shown: str) 
 def test_a_wrong_integer_is_found() -> None:
     (wrong,) = compared(lambda x: (x > 0).int(), lambda x: (x > 0.5).int()).wrong
     assert "which rounding does not explain" in wrong.text
+
+
+def test_where_integers_differ_most_they_are_judged() -> None:
+    """Rounding explains one flipped integer in each of three tiles, and nothing of the last tile."""
+    seen = ValueInTiles(torch.zeros(10, 100, dtype=torch.int64))
+    flipped = torch.zeros(10, 100, dtype=torch.int64)
+    flipped[:3, 5] = 1
+    wrong = flipped.clone()
+    wrong[7] = 99
+    seen.take_compiled(wrong)
+    seen.take_sample(flipped)
+    difference, is_wrong = seen.judged("output 0", ())
+    assert is_wrong
+    assert "output 0[7:8]" in difference.text
+
+
+def test_nan_of_the_program_that_torch_refuses_is_no_fault_of_the_compiler() -> None:
+    x = numbers(30, 30)
+    x[2, 3] = torch.nan
+
+    def checked(x: torch.Tensor) -> torch.Tensor:
+        assert not x.isnan().any().item()
+        return x * 2
+
+    found = call_of(lambda x: x * 2, x).beside_eager(checked)
+    assert found.refusal is not None
+    assert found.refusal.text.startswith("input 0 holds NaN, first at index [2, 3]")
 
 
 def test_a_wrong_gradient_is_found_though_the_output_is_right() -> None:
@@ -354,12 +425,22 @@ def test_what_a_cgroup_leaves_counts_cached_files_as_free(tmp_path: Path) -> Non
     assert left
 
 
+def wrapped(error: Exception) -> Exception:
+    outer = RuntimeError("backend='inductor' raised")
+    outer.__cause__ = error
+    return outer
+
+
 @pytest.mark.parametrize(
     ("error", "is_lack"),
     [
         (torch.OutOfMemoryError("CUDA out of memory"), True),
         (MemoryError(), True),
         (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried"), True),
+        (RuntimeError("Triton Error [CUDA]: out of memory"), True),
+        (RuntimeError("std::bad_alloc"), True),
+        (RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"), True),
+        (wrapped(torch.OutOfMemoryError("of a backward graph")), True),
         (RuntimeError("shape mismatch"), False),
     ],
 )

@@ -52,10 +52,19 @@ def test_a_clean_bill_says_what_was_not_checked(tmp_path: Path) -> None:
     verdict = first_verdict(case)
     assert verdict.verdict == "clean"
     assert verdict.not_checked == [
-        "some calls of graph 0/0 after the first 8 (--calls checks more)",
+        "some calls of graph 0/0 after the first: they are too large to copy, and checked as long as "
+        "that adds no more than a quarter to the program's time",
         "call 2 of graph 0/0: its inputs are 900 MiB, too large to copy",
         "whether Dynamo captured what the Python code says: only its graphs were compared",
     ]
+
+
+def test_of_small_calls_the_first_ones_are_checked(tmp_path: Path) -> None:
+    case, _ = written_case(
+        tmp_path, End(events=(COMPILED_ONE, check(), UNCHECKED)), plain=[ENDS_WELL]
+    )
+    said = "some calls of graph 0/0 after the first 8 (--calls checks more)"
+    assert first_verdict(case).not_checked[0] == said
 
 
 # --- a program that fails only without the tool ---------------------------------------------------

@@ -23,7 +23,7 @@ from inductoscope.doctor.symptom import says_the_same
 from inductoscope.doctor.verdict import Culprit, Verdict
 from inductoscope.model.entities import Compile, Recording
 from inductoscope.model.fx import read_graph
-from inductoscope.recording.events import ANSWERED, OTHER_ERROR, OUTSIDE, Check
+from inductoscope.recording.events import ANSWERED, OTHER_ERROR, OUTSIDE, TOO_LARGE_TO_COPY, Check
 from inductoscope.recording.layout import signal_name
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.messages import last_lines
@@ -243,7 +243,7 @@ def nothing_found(case: ProgramCase) -> Verdict:
         + (f"; {count_of(uncompared, 'call')} could not be compared." if uncompared else "."),
         "likely" if uncompared else "proven",
     )
-    large = [check for check in (*right, *rounding) if "too large to copy" in check.text]
+    large = [check for check in (*right, *rounding) if TOO_LARGE_TO_COPY in check.text]
     result.add(
         f"as in eager: {count_of(len(right), 'call')}; different within rounding: {len(rounding)}",
         "forward and backward, with types, shapes and written inputs; strides and shared memory "
@@ -251,9 +251,9 @@ def nothing_found(case: ProgramCase) -> Verdict:
     )
     if large:
         result.add(
-            f"too large to copy: {count_of(len(large), 'call')}",
+            f"{TOO_LARGE_TO_COPY}: {count_of(len(large), 'call')}",
             "made again with the program's own inputs, of which only those are copied that are "
-            f"written to{large[0].text.rpartition('too large to copy')[2]}",
+            f"written to{large[0].text.rpartition(TOO_LARGE_TO_COPY)[2]}",
         )
     for text in case.recording.sizes_tried[:4]:
         result.add(f"right at other sizes that the export admits, too: {text}", "called in a fork")
@@ -351,9 +351,15 @@ def what_was_not_checked(case: ProgramCase) -> Iterator[str]:
     """Yield one line for each gap in the checks of the first run."""
     recording, seconds = case.recording, case.first.ending.seconds
     if recording.unchecked:
-        graphs = _graphs(recording.unchecked)
+        large = {check.compile for check in case.checks if TOO_LARGE_TO_COPY in check.text}
         first = case.instructions.calls
-        yield f"some calls of {graphs} after the first {first} (--calls checks more)"
+        if others := [name for name in recording.unchecked if name not in large]:
+            yield f"some calls of {_graphs(others)} after the first {first} (--calls checks more)"
+        if left := [name for name in recording.unchecked if name in large]:
+            yield (
+                f"some calls of {_graphs(left)} after the first: they are {TOO_LARGE_TO_COPY}, and "
+                "checked as long as that adds no more than a quarter to the program's time"
+            )
     if recording.shared:
         shared = f"calls after the first {CALLS_BY_EACH_RANK} of {_graphs(recording.shared)}"
         yield f"{shared} in all ranks but one: the ranks share them"

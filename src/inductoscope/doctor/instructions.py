@@ -90,8 +90,8 @@ class Instructions:
     calls: int = 8
     # Whether further calls are checked, as long as that takes little of the program's time.
     checks_more: bool = True
-    # Whether ranks share the checked calls, but for the first ones.
-    shares_calls: bool = True
+    # Whether checks are left out to save time: those of another rank, and of large calls.
+    saves_time: bool = True
     # The compile at which to stop and investigate, and the failure that was seen there.
     stop_at: str = ""
     failure: Failure | None = None

@@ -709,6 +709,8 @@ REJECTED = "rejected"
 NAN_REFUSED, NAN_LIKELY = "nan-refused", "nan-likely"
 # Verdict on a call for which eager and compiled code raise errors of different types.
 OTHER_ERROR = "other-error"
+# Said of a call that is checked without copies.
+TOO_LARGE_TO_COPY = "too large to copy"
 # Said of a call of which no other rank knows.
 ANSWERED = "collectives answered without the other ranks"
 # Verdict on a function that returns when compiled, though its Python code raises.

@@ -109,7 +109,7 @@ def unchecked_call(case: ProgramCase) -> None:
         return
     if case.runs.in_eager_once().ending.exit_code != 0:
         return
-    instructions = replace(case.instructions, calls=_EVERY_CALL, shares_calls=False)
+    instructions = replace(case.instructions, calls=_EVERY_CALL, saves_time=False)
     checked = count_of(case.instructions.calls, "call")
     run = case.runs.again(
         instructions, f"nothing is wrong in the first {checked}; checking every call"

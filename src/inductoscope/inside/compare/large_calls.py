@@ -48,6 +48,7 @@ from inductoscope.inside.compare.values import (
 from inductoscope.inside.memory_budget import ask_for_main_memory
 from inductoscope.inside.scope import chain_of
 from inductoscope.inside.search.candidate import writes_in_place
+from inductoscope.recording.events import TOO_LARGE_TO_COPY
 from inductoscope.torch_facts.messages import says_lack_of_memory
 
 # --- which inputs a graph writes to ---------------------------------------------------------------
@@ -196,7 +197,7 @@ class LargeCall:
     def how(self) -> str:
         """How the values were compared, as an addition to what was found."""
         sampled = sum(not seen.is_close for seen in self._seen.values())
-        text = f"; too large to copy: {len(self._seen)} values compared in tiles"
+        text = f"; {TOO_LARGE_TO_COPY}: {len(self._seen)} values compared in tiles"
         return f"{text}, {sampled} of them with samples of rounding" if sampled else text
 
     def beside_eager(self, compiled: Callable[..., Any]) -> CallBesideEager:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 import warnings
 import zlib
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -354,7 +355,27 @@ def _share_of_sum(result: _Result) -> float:
     return share
 
 
+_MATRIX_PRODUCTS = {"mm", "bmm", "addmm", "baddbmm"}
+# The sum of the magnitudes of products of random numbers, as a part of the product of their norms.
+_OF_RANDOM_NUMBERS = 2 / math.pi
+
+
+def _size_of_product(args: Sequence[Any], dtype: torch.dtype) -> torch.Tensor:
+    """Return the size of sums of products from the norms of rows and columns alone.
+
+    In float32, that is the most that it can be; in lower precisions, what it usually is.
+    """
+    *added, one, two = (value.detach() for value in args[:3] if isinstance(value, torch.Tensor))
+    norms = torch.linalg.vector_norm(one, dim=-1, keepdim=True, dtype=torch.float32)
+    others = torch.linalg.vector_norm(two, dim=-2, keepdim=True, dtype=torch.float32)
+    part = 1.0 if dtype is torch.float32 else _OF_RANDOM_NUMBERS
+    size = norms.mul_(part).to(dtype) * others.to(dtype)
+    return size.add_(added[0].abs()) if added else size
+
+
 def _size_in_own_precision(result: _Result) -> torch.Tensor | None:
+    if _name(result.func) in _MATRIX_PRODUCTS:
+        return _size_of_product(result.args, result.value.dtype)
     try:
         sizes = tree_map_only(
             torch.Tensor,

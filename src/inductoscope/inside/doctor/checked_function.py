@@ -14,6 +14,7 @@ import functools
 import os
 import random
 import threading
+import time
 import types
 import warnings
 from collections.abc import Callable, Iterator
@@ -32,6 +33,7 @@ from inductoscope.errors import ToolFailure
 from inductoscope.inside.compare.bug_or_rounding import described
 from inductoscope.inside.compare.collectives import ANSWERED_COLLECTIVES
 from inductoscope.inside.compare.large_calls import is_lack_of_memory
+from inductoscope.inside.compare.values import generator_states, same_generators
 from inductoscope.inside.doctor.program_copy import take_copy_before_compile
 from inductoscope.inside.repro.source_text import function_script
 from inductoscope.inside.scope import SCOPE
@@ -41,6 +43,8 @@ from inductoscope.wording import count_of
 
 _CALLS = 2
 _SECONDS = 60.0
+# Of a call that takes longer, a second one tells too little for its time.
+_SHORT = 2.0
 _LARGEST = 256 << 20
 
 # Far beyond rounding: smaller differences are judged graph by graph, against float64.
@@ -89,29 +93,36 @@ def checked_function(
     compiled: Callable[..., Any], function: Callable[..., Any], context: Any, folder: Path
 ) -> Any:
     """Return the compiled function, whose first calls are also made in eager."""
-    calls = 0
+    calls, is_short = 0, True
     warned: set[str] = set()
 
     @functools.wraps(compiled)
     def call(*args: Any, **kwargs: Any) -> Any:
-        nonlocal calls
+        nonlocal calls, is_short
         can_fork = SCOPE.active and not SCOPE.is_redirected and not torch.cuda.is_initialized()
         is_nested = getattr(_thread, "is_checking", False) or torch.compiler.is_compiling()
-        if calls >= _CALLS or is_nested or not can_fork:
+        if calls >= _CALLS or (calls and not is_short) or is_nested or not can_fork:
             return compiled(*args, **kwargs)
         calls += 1
         _thread.is_checking = True
+        states, started = generator_states(), time.monotonic()
+
+        def in_eager() -> _Ending:
+            with ANSWERED_COLLECTIVES.answering(), same_generators(states):
+                return _in_eager(function, args, kwargs, folder)
+
         try:
-            # Run it twice: values that differ anyway, such as a time, say nothing about Dynamo.
-            with ANSWERED_COLLECTIVES.answering():
-                eager = [_in_eager(function, args, kwargs, folder) for _ in range(2)]
-            _thread.eager = eager
+            _thread.eager = eager = [in_eager()]
+            is_short = time.monotonic() - started < _SHORT
+            if is_short:
+                # Values that differ anyway, such as a time, say nothing about Dynamo.
+                eager.append(in_eager())
             take_copy_before_compile()
             with _shown_warnings() as shown:
                 result = compiled(*args, **kwargs)
             values = _values(result, args, kwargs)
             warned.update(shown)
-            SCOPE.guard(_compare, function, calls, eager, values, warned)
+            SCOPE.guard(_compare, function, calls, eager, values, warned, in_eager)
         except torch._dynamo.exc.TorchDynamoException as error:
             if not kwargs:
                 SCOPE.guard(_write_script, function, args, context, error, folder)
@@ -229,9 +240,20 @@ def _values(result: Any, args: Any, kwargs: Any) -> list[Any]:
 
 
 def _compare(
-    function: Any, call: int, runs: list[_Ending], compiled: list[Any], warned: set[str]
+    function: Any,
+    call: int,
+    runs: list[_Ending],
+    compiled: list[Any],
+    warned: set[str],
+    in_eager: Callable[[], _Ending],
 ) -> None:
-    """Compare a call with its runs in eager; `warned` holds the warnings of all calls so far."""
+    """Compare a call with its runs in eager; `warned` holds the warnings of all calls so far.
+
+    If there was one run, another one follows before a difference counts. It finds what the compiled
+    call has left, so that a difference which the call itself makes does not count either.
+    """
+    if len(runs) == 1 and not (isinstance(runs[0], _Returned) and _agrees(runs[0], compiled)):
+        runs.append(in_eager())
     eager = [run for run in runs if isinstance(run, _Returned)]
     name = str(getattr(function, "__qualname__", type(function).__name__))
     if eager:
@@ -254,6 +276,13 @@ def _compare(
     else:
         return
     SCOPE.emit(CallableCheck(function=name, call=call, verdict=verdict, text=text))
+
+
+def _agrees(run: _Returned, compiled: list[Any]) -> bool:
+    try:
+        return not _difference(run.values, compiled)
+    except Exception:
+        return False
 
 
 def _note_lost_warning(name: str, call: int, warning: str) -> None:

@@ -101,6 +101,7 @@ from inductoscope.recording.events import (
     NAN_REFUSED,
     OTHER_ERROR,
     OUTSIDE,
+    TOO_LARGE_TO_COPY,
     WRONG_OUTSIDE,
     CallsShared,
     CallsUnchecked,
@@ -194,8 +195,9 @@ class CheckedGraph:
     # Whether a package takes inputs of other sizes; None if no others are tried.
     admits: Callable[[Sequence[Any]], bool] | None = None
     _is_checking: bool = False
-    # Seconds that the latest check took.
+    # Seconds that the latest check took, and whether that was a large call.
     _cost: float = 0.0
+    _is_large: bool = False
     # The call being checked, in main memory, and what it did in a fork.
     _spare: Candidate | None = None
     _trial: CallTrial = field(default_factory=CallTrial)
@@ -252,7 +254,9 @@ class CheckedGraph:
             self._check_if_wanted(arguments, self.compiled)
 
     def _check_if_wanted(self, arguments: tuple[Any, ...], compiled: Callable[..., Any]) -> None:
-        is_more = self.calls > self.instructions.calls
+        # Of large calls, the first one is checked in any case.
+        in_any_case = 1 if self._is_large else self.instructions.calls
+        is_more = self.calls > in_any_case
         if is_more and not self._may_check_more():
             self._notes.left_out(CallsUnchecked(compile=self.compile_id))
         elif self._is_left_to_another_rank():
@@ -288,6 +292,8 @@ class CheckedGraph:
             if has_room_for_copies(arguments, self.module):
                 self._check_small(arguments, compiled)
             else:
+                # If every call is to be checked, they are, however large.
+                self._is_large = self.instructions.saves_time and self.instructions.checks_more
                 self._check_large(arguments, compiled)
         except Exception as error:
             text = f"the check itself failed: {described(error)}"
@@ -301,7 +307,7 @@ class CheckedGraph:
         The first calls are checked by each, as a fault may exist on one of them alone. In the same
         step, ranks check other graphs, so that none waits long for the others.
         """
-        is_shared = self.calls > CALLS_BY_EACH_RANK and self.instructions.shares_calls
+        is_shared = self.calls > CALLS_BY_EACH_RANK and self.instructions.saves_time
         if not (is_shared and is_one_of_several_ranks() and calls_only_torch(self.module)):
             return False
         turn = self.calls + self._number - torch.distributed.get_rank()
@@ -445,7 +451,7 @@ class CheckedGraph:
         size = f"its inputs are {in_mebibytes(size_in_bytes(arguments))}"
         written = written_inputs(self.module, arguments)
         if written is None:
-            text = f"{size}, too large to copy, and which of them it writes to is not known"
+            text = f"{size}, {TOO_LARGE_TO_COPY}, and which of them it writes to is not known"
             self._notes.checked(self.calls, "skipped", text)
             return
         backward = needs_backward(arguments)
