@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import torch
 
+from inductoscope.inside.doctor import checked_function as checked_function_module
 from inductoscope.inside.doctor.checked_function import checked_function, has_returned_in_eager
 from inductoscope.inside.doctor.compile_conditions import how_compiled
 from inductoscope.inside.scope import SCOPE
@@ -43,6 +44,39 @@ def judged(tmp_path: Path) -> Iterator[Judge]:
 def test_what_draws_pythons_random_numbers_is_right(judged: Judge) -> None:
     """Python seeds its generator anew in every fork."""
     assert judged(lambda: random.random(), lambda: random.random()).verdict == "right"
+
+
+@pytest.mark.parametrize(
+    ("compiled", "verdict", "runs"),
+    [(lambda x: x * 2, "right", 1), (lambda x: x * 3, "differs", 2)],
+)
+def test_a_slow_function_is_run_again_only_if_it_differs(
+    compiled: Function,
+    verdict: str,
+    runs: int,
+    judged: Judge,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(checked_function_module, "_SHORT", 0.0)
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        with (tmp_path / "runs").open("a") as file:
+            file.write("run ")
+        return x * 2
+
+    assert judged(function, compiled, torch.ones(3)).verdict == verdict
+    assert (tmp_path / "runs").read_text().split() == ["run"] * runs
+
+
+def test_a_slow_function_that_changes_what_it_reads_is_not_accused(
+    judged: Judge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another run in eager would find what the compiled call has left."""
+    monkeypatch.setattr(checked_function_module, "_SHORT", 0.0)
+    count = torch.zeros(1)
+    said = judged(lambda: count.add_(1).clone(), lambda: count.add_(2).clone())
+    assert said.verdict == "unsteady"
 
 
 def test_what_differs_by_itself_is_not_dynamos_fault(judged: Judge) -> None:

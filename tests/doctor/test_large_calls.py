@@ -14,6 +14,7 @@ import pytest
 import torch
 from torch.fx import GraphModule, symbolic_trace
 
+from inductoscope.doctor.instructions import Instructions
 from inductoscope.inside.compare import reference
 from inductoscope.inside.compare.bug_or_rounding import EagerComparison
 from inductoscope.inside.compare.graphs import ValuesInStep, as_function
@@ -25,9 +26,14 @@ from inductoscope.inside.compare.large_calls import (
 )
 from inductoscope.inside.compare.value_in_tiles import ValueInTiles
 from inductoscope.inside.compare.values import memory_of, run
+from inductoscope.inside.doctor import checked_graph
+from inductoscope.inside.doctor.checked_graph import CheckedGraph
 from inductoscope.inside.doctor.large_checks import distinct_blocks
 from inductoscope.inside.memory_budget import has_room_for_copies
+from inductoscope.inside.scope import SCOPE
+from inductoscope.inside.time_share import TimeShare
 from inductoscope.processes.memory import _cgroups_of
+from inductoscope.recording.events import CallsUnchecked, Check
 from support.graphs import captured, numbers
 from support.programs import ONE_PROOF, Workplace
 
@@ -216,7 +222,7 @@ def test_a_wrong_integer_is_found() -> None:
 
 
 def test_where_integers_differ_most_they_are_judged() -> None:
-    """Rounding explains one flipped integer in each of three tiles, and nothing of the last tile."""
+    """Rounding explains one flipped integer in each of three tiles, and nothing of another."""
     seen = ValueInTiles(torch.zeros(10, 100, dtype=torch.int64))
     flipped = torch.zeros(10, 100, dtype=torch.int64)
     flipped[:3, 5] = 1
@@ -446,6 +452,29 @@ def wrapped(error: Exception) -> Exception:
 )
 def test_a_lack_of_memory_is_told_from_a_failure(error: Exception, is_lack: bool) -> None:
     assert is_lack_of_memory(error) == is_lack
+
+
+# --- how many calls are checked -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("saves_time", "checked"), [(True, [1]), (False, [1, 2, 3])])
+def test_large_calls_after_the_first_have_to_take_little_time(
+    saves_time: bool, checked: list[int], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """They take little of no program here, which has just begun."""
+    monkeypatch.setattr(checked_graph, "has_room_for_copies", lambda *_: False)
+    monkeypatch.setattr(checked_graph, "MORE_CALLS", TimeShare(0.25))
+    events: list[Any] = []
+    monkeypatch.setattr(SCOPE, "active", True)
+    monkeypatch.setattr(SCOPE, "emit", events.append)
+    given = Instructions(investigate=False, saves_time=saves_time)
+    x = numbers(30, 30)
+    graph = CheckedGraph(captured(reads, x, x), "0/0", given, tmp_path, {}, None, "")
+    graph.compiled = reads
+    for _ in range(3):
+        assert torch.equal(graph(x, x), reads(x, x))
+    assert [event.call for event in events if isinstance(event, Check)] == checked
+    assert any(isinstance(event, CallsUnchecked) for event in events) == saves_time
 
 
 # --- whole programs -------------------------------------------------------------------------------

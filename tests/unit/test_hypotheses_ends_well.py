@@ -52,8 +52,8 @@ def test_a_clean_bill_says_what_was_not_checked(tmp_path: Path) -> None:
     verdict = first_verdict(case)
     assert verdict.verdict == "clean"
     assert verdict.not_checked == [
-        "some calls of graph 0/0 after the first: they are too large to copy, and checked as long as "
-        "that adds no more than a quarter to the program's time",
+        "some calls of graph 0/0 after the first: they are too large to copy, and checked as long "
+        "as that adds no more than a quarter to the program's time",
         "call 2 of graph 0/0: its inputs are 900 MiB, too large to copy",
         "whether Dynamo captured what the Python code says: only its graphs were compared",
     ]
