@@ -186,6 +186,8 @@ class Location:
     own_pass: str = ""
     # Whether all passes and decompositions were compared and are right.
     graphs_are_right: bool = False
+    # How many kernels were compared, if all of them are right.
+    right_kernels: int = 0
 
     @property
     def is_known(self) -> bool:

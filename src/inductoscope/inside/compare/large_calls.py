@@ -50,6 +50,7 @@ from inductoscope.inside.scope import chain_of
 from inductoscope.inside.search.candidate import writes_in_place
 from inductoscope.recording.events import TOO_LARGE_TO_COPY
 from inductoscope.torch_facts.messages import says_lack_of_memory
+from inductoscope.wording import count_of
 
 # --- which inputs a graph writes to ---------------------------------------------------------------
 
@@ -197,7 +198,8 @@ class LargeCall:
     def how(self) -> str:
         """How the values were compared, as an addition to what was found."""
         sampled = sum(not seen.is_close for seen in self._seen.values())
-        text = f"; {TOO_LARGE_TO_COPY}: {len(self._seen)} values compared in tiles"
+        values = count_of(len(self._seen), "value")
+        text = f"; {TOO_LARGE_TO_COPY}: {values} compared in tiles"
         return f"{text}, {sampled} of them with samples of rounding" if sampled else text
 
     def beside_eager(self, compiled: Callable[..., Any]) -> CallBesideEager:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -113,8 +114,11 @@ from inductoscope.recording.events import (
     SizesTried,
 )
 from inductoscope.torch_facts.stages import JUST_IN_TIME
+from inductoscope.wording import count_of
 
 _SMALL = 64 << 20
+# Runs of a large call that a check takes, after the first one: in eager, compiled, and others.
+_RUNS_OF_NEXT = 4
 # Beyond the calls that are checked in any case, of each graph.
 _MOST_MORE_CALLS = 1000
 # The time of checks of further calls, in all graphs of a process.
@@ -198,6 +202,8 @@ class CheckedGraph:
     # Seconds that the latest check took, and whether that was a large call.
     _cost: float = 0.0
     _is_large: bool = False
+    # The seconds that a further check will take at most, if that is known.
+    _cost_of_next: float = math.inf
     # The call being checked, in main memory, and what it did in a fork.
     _spare: Candidate | None = None
     _trial: CallTrial = field(default_factory=CallTrial)
@@ -299,7 +305,7 @@ class CheckedGraph:
             text = f"the check itself failed: {described(error)}"
             self._notes.checked(self.calls, "skipped", text)
             raise
-        self._cost = time.monotonic() - started
+        self._cost = min(time.monotonic() - started, self._cost_of_next)
 
     def _is_left_to_another_rank(self) -> bool:
         """Whether this call is checked by another rank, if all call the same graphs.
@@ -500,25 +506,30 @@ class CheckedGraph:
         comparison = called.comparison
         if comparison is None:
             return
+        # The first check may have compiled a backward pass, and looked closely.
+        self._cost_of_next = _RUNS_OF_NEXT * call.eager.seconds
         self._notes.took(call.eager.seconds, called.seconds)
         self._notes.differences(self.calls, comparison)
-        failure = failure_of_comparison(comparison)
+        failure, how = failure_of_comparison(comparison), call.how
         if failure is not None or (comparison.is_within_rounding and self._is_fresh):
-            self._search_large(call, compiled, failure)
+            right_kernels = self._search_large(call, compiled, failure)
+            if right_kernels:
+                how += f", {count_of(right_kernels, 'kernel')} each alone"
         if failure is None:
-            self._notes.compared(self.calls, comparison, self.module, call.how)
+            self._notes.compared(self.calls, comparison, self.module, how)
 
     def _search_large(
         self, call: LargeCall, compiled: Callable[..., Any], failure: Failure | None
-    ) -> None:
+    ) -> int:
         """Cut the graph to a part that is wrong alone, and search there.
 
         Without a failure, rounding explains the results: of a fault, too, if it is small enough.
+        Returns how many kernels were compared, if all are right.
         """
         whole = self._candidate(tuple(call.arguments))
         if failure is not None and not self._may_search:
             self._start_search(failure, whole.inputs)
-            return
+            return 0
         large = LargeGraph(whole, call, self.folder, failure)
         location, part = Location(), None
         # Eager has a copy of what compiled code writes to.
@@ -536,6 +547,7 @@ class CheckedGraph:
             self._start_search(failure, whole.inputs)
         elif location.kernel:
             self._notes.difference(self.calls, "value", location.kernel, location.text)
+        return location.right_kernels
 
     def _search_part(self, failure: Failure, call: LargeCall) -> None:
         """Search in the first block of a large graph that fails alike, or else in the graph."""
