@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +15,12 @@ from torch.fx import Graph, GraphModule, Interpreter, Node
 
 from inductoscope.inside.compare.values import copy_values, run
 from inductoscope.inside.search.candidate import Candidate
-from inductoscope.inside.search.subgraph import RecordedGraph, record_values, subgraph
+from inductoscope.inside.search.subgraph import (
+    RecordedGraph,
+    record_values,
+    record_values_of,
+    subgraph,
+)
 from support.graphs import captured, numbers
 
 
@@ -361,3 +367,20 @@ def _make_thing() -> object:
 
 def _use_thing(x: torch.Tensor, thing: object) -> torch.Tensor:
     return x + 1
+
+
+def test_a_large_graph_runs_no_further_than_to_the_wanted_nodes() -> None:
+    """The last operation would fail on these inputs."""
+    graph = Graph()
+    x = graph.placeholder("x")
+    doubled = graph.call_function(torch.add, (x, x))
+    parts = graph.call_function(torch.split, (doubled, 2))
+    parts.meta["example_value"] = torch.arange(4.0).split(2)
+    first = graph.call_function(operator.getitem, (parts, 0))
+    graph.output(graph.call_function(torch.mm, (first, x)))
+    module, given = GraphModule({}, graph), torch.arange(4.0)
+    whole = Candidate(module, (given,))
+    found = subgraph(record_values_of(whole, ["split"], [given], ()), ["split"])
+    assert found is not None
+    (part,) = run(found.module, found.inputs, backward=False).outputs[:1]
+    assert part.tolist() == [0, 2]

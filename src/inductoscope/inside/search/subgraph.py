@@ -7,6 +7,7 @@ and most of the work is done before any search begins.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -77,13 +78,14 @@ def record_values_of(
 ) -> RecordedGraph:
     """Run the graph in eager on inputs that may be large, and record what these nodes read.
 
+    It runs no further than to the last of these nodes.
     `written` are the inputs that the graph writes to; what is read of the others is not copied.
     """
     recorded = RecordedGraph(candidate)
     read_only = [v for n, v in enumerate(inputs) if n not in written]
     memories = {memory_of(value) for value in read_only if isinstance(value, torch.Tensor)}
     recorder = _ValueRecorder(candidate.module, recorded, frozenset(names), memories)
-    with torch.no_grad(), same_generators(), same_modes():
+    with torch.no_grad(), same_generators(), same_modes(), contextlib.suppress(_AllRecorded):
         recorder.run(*inputs, enable_io_processing=False)
     return recorded
 
@@ -119,6 +121,10 @@ def _in_main_memory(candidate: Candidate) -> tuple[Any, Any, frozenset[str], str
     return seen, moved_made, here, recorded.raising
 
 
+class _AllRecorded(Exception):
+    """Raised when the values of all wanted nodes are recorded."""
+
+
 class _ValueRecorder(Interpreter):
     """An interpreter that copies a tensor for every version of it that a node reads."""
 
@@ -135,11 +141,16 @@ class _ValueRecorder(Interpreter):
         self._wanted = wanted
         self._shared = shared
         self._copies: dict[tuple[str, int], Any] = {}
+        of_wanted = [node.name for node in module.graph.nodes if self._is_wanted(node)]
+        self._last = of_wanted[-1] if wanted is not None and of_wanted else ""
         self.running = ""
 
+    def _is_wanted(self, node: Node) -> bool:
+        wanted = self._wanted
+        return wanted is None or node.name in wanted or _unpacks(node, wanted)
+
     def run_node(self, n: Node) -> Any:
-        self.running = n.name
-        is_wanted = self._wanted is None or n.name in self._wanted or _unpacks(n, self._wanted)
+        self.running, is_wanted = n.name, self._is_wanted(n)
         for argument in n.all_input_nodes if is_wanted else ():
             if n.op != "output":
                 value = self._kept(argument.name, self.env[argument])
@@ -147,6 +158,8 @@ class _ValueRecorder(Interpreter):
         value = super().run_node(n)
         if is_wanted:
             self._recorded.made[n.name] = self._kept(n.name, value)
+        if n.name == self._last:
+            raise _AllRecorded
         return value
 
     def _kept(self, name: str, value: Any) -> Any:
