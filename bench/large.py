@@ -138,7 +138,9 @@ def _in_pass(stage: str, module: str, function: str) -> Recipe:
 
 
 def _planted(operation: str, stage: str, module: str, body: str, culprit: str) -> Recipe:
-    return Recipe(operation, stage, "wrong-result", module, body, (culprit,))
+    # Some passes of torch have no name where they run; the operation that they spoil has one.
+    named = (culprit, f"aten.{operation}")
+    return Recipe(operation, stage, "wrong-result", module, body, named)
 
 
 def _known(name: str) -> Recipe:
