@@ -110,8 +110,10 @@ m.{function} = {function}
 """
 _RSQRT = """
 for kind in ({overrides}):
-    original = kind.rsqrt
-    kind.rsqrt = staticmethod(lambda x, original=original: f"({{original(x)}} * {factor})")
+    def rsqrt(x, original=kind.rsqrt):
+        return f"({{original(x)}} * {factor})"
+
+    kind.rsqrt = staticmethod(rsqrt)
 """
 
 

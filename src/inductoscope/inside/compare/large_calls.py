@@ -202,8 +202,10 @@ class LargeCall:
         text = f"; {TOO_LARGE_TO_COPY}: {values} compared in tiles"
         return f"{text}, {sampled} of them with samples of rounding" if sampled else text
 
-    def beside_eager(self, compiled: Callable[..., Any]) -> CallBesideEager:
-        """Make the compiled call, and judge it."""
+    def beside_eager(
+        self, compiled: Callable[..., Any], before_judging: Callable[[], None] = lambda: None
+    ) -> CallBesideEager:
+        """Make the compiled call, and judge it; a value that is not close takes several runs."""
         in_eager, before = self.eager, self._sums()
         try:
             outcome = self._run(compiled, self._take("take_compiled"), saves_memory=False)
@@ -222,6 +224,8 @@ class LargeCall:
             return CallBesideEager(EagerComparison(wrong=wrong), outcome.seconds)
         numbers = tuple(_differing_numbers(in_eager, outcome))
         found = replace(found, wrong=(*found.wrong, *numbers))
+        if not all(seen.is_close for seen in self._seen.values()):
+            before_judging()
         return CallBesideEager(self._judged(found), outcome.seconds)
 
     def _refusal(self, error: Exception) -> Refusal | None:

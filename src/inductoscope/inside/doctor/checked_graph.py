@@ -13,6 +13,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +73,7 @@ from inductoscope.inside.doctor.further_checks import (
     try_call,
     try_refused_call,
 )
-from inductoscope.inside.doctor.large_checks import LargeGraph, death_in_fork
+from inductoscope.inside.doctor.large_checks import OF_VALUES, LargeGraph, death_in_fork
 from inductoscope.inside.doctor.program_copy import program_copy
 from inductoscope.inside.gpu_use import is_capturing
 from inductoscope.inside.hooks.dynamo import record_captured_graph
@@ -202,6 +203,8 @@ class CheckedGraph:
     # Seconds that the latest check took, and whether that was a large call.
     _cost: float = 0.0
     _is_large: bool = False
+    # How many kernels of a large call are right, if each of them is.
+    _right_kernels: int = 0
     # The seconds that a further check will take at most, if that is known.
     _cost_of_next: float = math.inf
     # The call being checked, in main memory, and what it did in a fork.
@@ -495,7 +498,8 @@ class CheckedGraph:
             death = death_in_fork(call, compiled) if is_suspect else None
             if death is not None:
                 self._search_part(death, call)
-            called = call.beside_eager(compiled)
+            look = partial(self._look_at_kernels, call, compiled)
+            called = call.beside_eager(compiled, look if self._is_fresh else lambda: None)
         if called.refusal is not None:
             self._notes.refused(self.calls, called.refusal)
             return
@@ -511,51 +515,61 @@ class CheckedGraph:
         self._notes.took(call.eager.seconds, called.seconds)
         self._notes.differences(self.calls, comparison)
         failure, how = failure_of_comparison(comparison), call.how
-        if failure is not None or (comparison.is_within_rounding and self._is_fresh):
-            right_kernels = self._search_large(call, compiled, failure)
-            if right_kernels:
-                how += f", {count_of(right_kernels, 'kernel')} each alone"
+        if failure is not None:
+            if not self._is_fresh:
+                self._look_at_kernels(call, compiled)
+            self._search_part(failure, call)
+        elif comparison.is_within_rounding and self._is_fresh and call.is_suspicious:
+            self._search_hidden(call)
         if failure is None:
+            if self._right_kernels:
+                how += f", {count_of(self._right_kernels, 'kernel')} each alone"
             self._notes.compared(self.calls, comparison, self.module, how)
 
-    def _search_large(
-        self, call: LargeCall, compiled: Callable[..., Any], failure: Failure | None
-    ) -> int:
-        """Cut the graph to a part that is wrong alone, and search there.
+    def _look_at_kernels(self, call: LargeCall, compiled: Callable[..., Any]) -> None:
+        """Compare each kernel with eager, where the results differ, whether or not by rounding.
 
-        Without a failure, rounding explains the results: of a fault, too, if it is small enough.
-        Returns how many kernels were compared, if all are right.
+        Rounding may hide a small fault in the results. And to judge these takes longer.
         """
-        whole = self._candidate(tuple(call.arguments))
-        if failure is not None and not self._may_search:
-            self._start_search(failure, whole.inputs)
-            return 0
-        large = LargeGraph(whole, call, self.folder, failure)
-        location, part = Location(), None
         # Eager has a copy of what compiled code writes to.
         written = [call.arguments[number] for number in call.written]
-        if failure is not None or has_room_for_copies(written):
-            with passing_over_errors():
-                location = large.first_wrong_kernel(compiled)
-        if failure is not None or location.kernel or call.is_suspicious:
-            part = _part_of(large, location)
+        if not self._may_search or not has_room_for_copies(written):
+            return
+        large, location, part = self._large_graph(call), Location(), None
+        with passing_over_errors():
+            location = large.first_wrong_kernel(compiled)
+            part = large.part_around(location)
+        self._right_kernels = location.right_kernels
         if part is not None:
-            text = failure.text if failure is not None else location.text or part.failure.text
-            shown = replace(part.failure, text=text, texts=(), where=(), values=())
+            shown = replace(part.failure, text=location.text, texts=(), where=(), values=())
             self._start_search(shown, part.candidate.inputs, replace(part, failure=shown))
-        elif failure is not None:
-            self._start_search(failure, whole.inputs)
         elif location.kernel:
             self._notes.difference(self.calls, "value", location.kernel, location.text)
-        return location.right_kernels
+
+    def _search_hidden(self, call: LargeCall) -> None:
+        """Search for a fault that rounding explains in the results, in each distinct block."""
+        part = None
+        with passing_over_errors():
+            part = self._large_graph(call).failing_block()
+        if part is not None:
+            self._start_search(part.failure, part.candidate.inputs, part)
 
     def _search_part(self, failure: Failure, call: LargeCall) -> None:
         """Search in the first block of a large graph that fails alike, or else in the graph."""
-        whole, part = self._candidate(tuple(call.arguments)), None
+        large, part = self._large_graph(call, failure), None
         if self._may_search:
-            part = _part_of(LargeGraph(whole, call, self.folder, failure))
-        found = None if part is None else replace(part, failure=failure)
-        self._start_search(failure, whole.inputs if part is None else part.candidate.inputs, found)
+            with passing_over_errors():
+                part = large.failing_block()
+        if part is None:
+            self._start_search(failure, large.whole.inputs)
+            return
+        shown = failure
+        if failure.kind in OF_VALUES:
+            shown = replace(part.failure, text=failure.text, texts=(), where=(), values=())
+        self._start_search(shown, part.candidate.inputs, replace(part, failure=shown))
+
+    def _large_graph(self, call: LargeCall, failure: Failure | None = None) -> LargeGraph:
+        return LargeGraph(self._candidate(tuple(call.arguments)), call, self.folder, failure)
 
     # --- to the search ------------------------------------------------------------------------
 
@@ -644,13 +658,6 @@ class CheckedGraph:
             flow=self.flow,
             constants=self.constants,
         )
-
-
-def _part_of(large: LargeGraph, location: Location | None = None) -> FailingCandidate | None:
-    """Return a part that fails alone; None if there is none, or if it cannot be told."""
-    with passing_over_errors():
-        return large.failing_part(location)
-    return None
 
 
 def _raise_lack_of_memory(error: Exception) -> None:

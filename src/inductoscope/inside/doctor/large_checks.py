@@ -39,7 +39,7 @@ _SECONDS = 300.0
 _SECONDS_FOR_PARTS = 300.0
 # Sizes to which every larger dimension is cut.
 _SIZES = (33, 257, 2049)
-_OF_VALUES = (WRONG, NAN)
+OF_VALUES = (WRONG, NAN)
 
 
 def death_in_fork(call: LargeCall, function: Callable[..., Any]) -> Failure | None:
@@ -84,31 +84,36 @@ class LargeGraph:
             SCOPE.take_failure(ToolFailure(answer.error), first_wrong_own_kernel)
         return location_of_answer(answer)
 
-    def failing_part(self, location: Location | None = None) -> FailingCandidate | None:
-        """Return a part of the graph that fails alone, on the values of this call."""
-        location, started = location or Location(), time.monotonic()
-        if has_transforms(self.whole):
-            return None
-        for names in self._parts(location):
-            found = self._failing(names)
-            if found is not None:
-                is_of_kernel = bool(location.kernel)
-                return replace(found, location=location) if is_of_kernel else found
-            if time.monotonic() - started > _SECONDS_FOR_PARTS:
-                return None
-        return None if self.failure is None else self._smaller()
+    def part_around(self, location: Location) -> FailingCandidate | None:
+        """Return a part of the graph around a wrong kernel that fails alone in this call."""
+        found = self._first_failing(self._around(location)) if location.suspects else None
+        return None if found is None else replace(found, location=location)
 
-    def _parts(self, location: Location) -> Iterator[Sequence[str]]:
-        """Yield sets of nodes: around the wrong kernel if it is known, else each distinct block."""
+    def failing_block(self) -> FailingCandidate | None:
+        """Return a part of the graph that fails alone in this call, or the graph when smaller."""
+        found = self._first_failing(self._blocks())
+        return self._smaller() if found is None and self.failure is not None else found
+
+    def _first_failing(self, parts: Iterator[Sequence[str]]) -> FailingCandidate | None:
+        started = time.monotonic()
+        for names in () if has_transforms(self.whole) else parts:
+            found = self._failing(names)
+            if found is not None or time.monotonic() - started > _SECONDS_FOR_PARTS:
+                return found
+        return None
+
+    def _around(self, location: Location) -> Iterator[Sequence[str]]:
         operations = self.whole.operations
-        if location.suspects:
-            yield location.suspects
-            if location.of_kernel:
-                yield location.of_kernel
-            places = [n for n, node in enumerate(operations) if node.name in location.suspects]
-            for more in _MORE_NODES:
-                around = operations[max(0, min(places) - more) : max(places) + more + 1]
-                yield [node.name for node in around]
+        yield location.suspects
+        if location.of_kernel:
+            yield location.of_kernel
+        places = [n for n, node in enumerate(operations) if node.name in location.suspects]
+        for more in _MORE_NODES:
+            around = operations[max(0, min(places) - more) : max(places) + more + 1]
+            yield [node.name for node in around]
+
+    def _blocks(self) -> Iterator[Sequence[str]]:
+        operations = self.whole.operations
         say("trying each distinct block of the graph alone")
         for longest in _LONGEST_BLOCKS if self._is_of_values else _LONGEST_BLOCKS[:1]:
             for block in distinct_blocks(operations, longest):
@@ -126,13 +131,13 @@ class LargeGraph:
 
     @property
     def _is_of_values(self) -> bool:
-        return self.failure is None or self.failure.kind in _OF_VALUES
+        return self.failure is None or self.failure.kind in OF_VALUES
 
     def _is_wanted(self, failure: Failure | None) -> bool:
         if failure is None:
             return False
         if self.failure is None or self._is_of_values:
-            return failure.kind in _OF_VALUES
+            return failure.kind in OF_VALUES
         return failure.is_same_as(self.failure)
 
     def _smaller(self) -> FailingCandidate | None:
