@@ -362,7 +362,7 @@ def what_was_not_checked(case: ProgramCase) -> Iterator[str]:
             )
     if recording.shared:
         shared = f"calls after the first {CALLS_BY_EACH_RANK} of {_graphs(recording.shared)}"
-        yield f"{shared} in all ranks but one: the ranks share them"
+        yield f"{shared}: each rank checks only some of them"
     yield from _shortened(
         [
             f"call {check.call} of graph {check.compile}: {check.text}"

@@ -18,6 +18,7 @@ from inductoscope.torch_facts.messages import (
     last_lines,
     out_of_memory,
 )
+from inductoscope.wording import count_of
 
 # An exception is among the last lines, though advice may follow it.
 _LAST = 8
@@ -96,16 +97,16 @@ def only_compiled(run: ProgramRun, lack: OutOfMemory, eager: ProgramRun, stage: 
 
 
 def with_holders(result: Verdict, run: ProgramRun) -> Verdict:
-    """Add what a run asked for in vain, and who held how much, if it ran out of memory."""
+    """Add what a run failed to allocate, and who held how much, if it ran out of memory."""
     lack = lack_of_memory(run)
     if lack is None:
         return result
-    tried = f"it asked for {in_gib(lack.tried)} GiB in vain" if lack.tried else ""
+    tried = f"it failed to allocate {in_gib(lack.tried)} GiB" if lack.tried else ""
     killed = run.memory.killed if run.memory is not None and not tried else 0
-    by_kernel = f"the kernel killed {killed} for want of memory" if killed else ""
+    by_kernel = f"the OOM killer killed {count_of(killed, 'process')}" if killed else ""
     result.add(tried or by_kernel, "its counter oom_kill" if by_kernel else "what it printed")
     if not lack.is_gpu:
-        result.add(holders(run), "when memory was scarcest, seen several times a second")
+        result.add(holders(run), "when memory was scarcest, sampled several times a second")
     return result
 
 

@@ -128,7 +128,9 @@ class Proof:
         for tried in finding.fact(GraphWorkarounds).found[:_MOST_WORKAROUNDS]:
             failed = self._failed_call()
             calls = max(self.instructions.calls, failed)
-            instructions = Instructions(calls=calls, workaround=tried.code, investigate=False)
+            instructions = Instructions(
+                calls=calls, saves_time=failed <= 1, workaround=tried.code, investigate=False
+            )
             run = self.runs.again(instructions, f"trying on the program: {tried.text}")
             is_reached = any(check.call >= failed for check in run.recording.checks)
             works = (is_reached and every_check_passed(run)) or _raises_as_eager(run, finding)

@@ -38,7 +38,13 @@ from inductoscope.launch.users_cache import CacheContent, cache_with, caches_wit
 from inductoscope.launch.users_cache import folder as users_folder
 from inductoscope.model.fold import load
 from inductoscope.processes.children import start_group
-from inductoscope.processes.ending import end_with_descendants, hold, processes_below
+from inductoscope.processes.ending import (
+    Started,
+    end_started,
+    end_with_descendants,
+    hold,
+    processes_below,
+)
 from inductoscope.processes.memory import MemoryUse, MemoryWatch
 from inductoscope.processes.stack_signal import written_stacks
 from inductoscope.processes.stacks import ask_for_stacks
@@ -223,6 +229,7 @@ def run_watched(
             reason = _watch(child, followed, memory, limits, is_checked=instructions.inside)
         finally:
             end_with_descendants(child)
+            end_started(followed.held, grace=0.0)  # Their launcher may have died before.
             if reason is not _EndReason.INTERRUPTED:
                 followed.look(is_last=True)  # Nothing writes any more, so no claim is missed.
             finding = if_any_failure(followed.finding)
@@ -378,7 +385,7 @@ class FollowedRun:
         self._verdicts: Counter[str] = Counter()
         self._investigator = 0
         # Processes that were stopped in their places, because another one investigates.
-        self.held: set[int] = set()
+        self.held: Started = {}
         self._claims: list[tuple[float, Claim]] = []
         self.finding = FailureFinding()
         self.diagnosis: StallDiagnosis | None = None
@@ -432,10 +439,11 @@ class FollowedRun:
         investigator = self._investigator
         ranks = {r.pid for r in self._readers.values() if self._processes[r.name].is_a_rank}
         own = {investigator, *processes_below(investigator)}
-        for pid in (ranks - self.held - own) & processes_below(program).keys():
+        below = processes_below(program)
+        for pid in (ranks - self.held.keys() - own) & below.keys():
             if is_alive(pid) and investigator not in processes_below(pid):
                 hold(pid)
-                self.held.add(pid)
+                self.held[pid] = below[pid]
 
     @property
     def is_complete(self) -> bool:

@@ -13,7 +13,7 @@ class TimeShare:
     def __init__(self, share: float, clock: Callable[[], float] = time.perf_counter) -> None:
         self._share, self._clock = share, clock
         self._started: float | None = None
-        self.spent = 0.0
+        self.spent = self._aside = 0.0
 
     def start(self) -> None:
         """Start the program's clock, unless it runs already."""
@@ -23,7 +23,7 @@ class TimeShare:
     @property
     def seen(self) -> float:
         """The seconds that the program had for itself."""
-        return 0.0 if self._started is None else self._clock() - self._started - self.spent
+        return 0.0 if self._started is None else self._clock() - self._started - self.spent - self._aside
 
     def allows(self, seconds: float) -> bool:
         """Check whether this many more seconds stay within the share."""
@@ -37,3 +37,12 @@ class TimeShare:
             yield
         finally:
             self.spent += self._clock() - started
+
+    @contextlib.contextmanager
+    def aside(self) -> Iterator[None]:
+        """Count the time of the block neither as spent nor as the program's."""
+        started = self._clock()
+        try:
+            yield
+        finally:
+            self._aside += self._clock() - started

@@ -141,7 +141,9 @@ class MemoryWatch:
             # In some containers, all processes are to be killed first.
             is_marked = _is_killed_first(self._pid)
             forks = {pid for pid in held if not is_marked and _is_killed_first(pid)}
-            program = sum(held[pid] for pid in held.keys() - forks)
+            # Memory that processes share counts for each, and is held once.
+            shared = limit.total - limit.free
+            program = min(sum(held[pid] for pid in held.keys() - forks), shared)
             # A fork shares most of its memory with the program.
             own = sum(max(0, held[pid] - held.get(self._pid, 0)) for pid in forks)
             self._scarcest = MemoryUse(limit, program, memory_in_use() + own)

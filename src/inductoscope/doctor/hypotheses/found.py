@@ -20,7 +20,6 @@ from inductoscope.recording.events import OTHER_ERROR
 from inductoscope.recording.layout import signal_name
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.messages import device_error
-from inductoscope.wording import count_of
 
 
 def died_or_stalled(case: ProgramCase) -> None:
@@ -110,9 +109,8 @@ def unchecked_call(case: ProgramCase) -> None:
     if case.runs.in_eager_once().ending.exit_code != 0:
         return
     instructions = replace(case.instructions, calls=_EVERY_CALL, saves_time=False)
-    checked = count_of(case.instructions.calls, "call")
     run = case.runs.again(
-        instructions, f"nothing is wrong in the first {checked}; checking every call"
+        instructions, "nothing is wrong in the calls that were checked; checking every call"
     )
     case.finding = run.finding
     if case.finding is None and run.ending.exit_code != 0:

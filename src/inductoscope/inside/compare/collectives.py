@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from typing import Any
@@ -70,28 +71,37 @@ class AnsweredCollectives:
     def __init__(self) -> None:
         # How many were answered since the latest block began.
         self.count = 0
-        self._is_answering = False
+        self._blocks, self._lock = 0, threading.Lock()
+        self._library: Any = None
         self._pid = 0
 
     @contextlib.contextmanager
     def answering(self) -> Iterator[None]:
         """Answer all collectives inside the block, and in forks that start there."""
-        if self._is_answering or not is_one_of_several_ranks():
+        if _IS_REPEATED.get() or not is_one_of_several_ranks():
             yield
             return
-        library = torch.library.Library("c10d", "IMPL")
-        self.count, self._is_answering, self._pid = 0, True, os.getpid()
         token = _IS_REPEATED.set(True)
         try:
-            for operation in _operations():
-                # Every collective ends in these operations, called eagerly or by compiled code.
-                answer = torch._dynamo.disable(self._answer(operation))
-                library.impl(operation, answer, "BackendSelect", with_keyset=True)
+            with self._lock:
+                self._blocks += 1
+                if self._blocks == 1:
+                    self._begin()
             yield
         finally:
             _IS_REPEATED.reset(token)
-            self._is_answering = False
-            library._destroy()
+            with self._lock:
+                self._blocks -= 1
+                if self._blocks == 0:
+                    self._library._destroy()
+
+    def _begin(self) -> None:
+        self.count, self._pid = 0, os.getpid()
+        self._library = torch.library.Library("c10d", "IMPL")
+        for operation in _operations():
+            # Every collective ends in these operations, called eagerly or by compiled code.
+            answer = torch._dynamo.disable(self._answer(operation))
+            self._library.impl(operation, answer, "BackendSelect", with_keyset=True)
 
     @property
     def _is_of_program(self) -> bool:

@@ -68,6 +68,8 @@ class KernelWatch:
     # Called at once for every buffer that differs from its node.
     on_divergence: Callable[[KernelDivergence], None] = lambda found: None
     divergences: list[KernelDivergence] = field(default_factory=list)
+    # How many calls of kernels had a buffer that was compared.
+    compared: int = 0
     graphs: list[WatchedGraph] = field(default_factory=list)
     _loading: WatchedGraph | None = None
 
@@ -186,8 +188,8 @@ class GraphReports:
         written = [number for number, name in enumerate(names) if name in graph.written]
         if self._watch.in_step:
             given = shared_copies(arguments, written)
+            ask_for_main_memory(sum(given[number].nbytes for number in graph.donated))
             for number in graph.donated:
-                ask_for_main_memory(given[number].nbytes)
                 given[number] = Aside.of(given[number])
         else:
             given = copy_values(list(arguments))
@@ -220,6 +222,7 @@ class GraphReports:
         for name in buffers:
             seen[name] = seen.get(name, 0) + 1
         made = [name for name in buffers if seen[name] == 1]
+        is_compared = False
         # The order is that of the graph, since a value computed from a wrong value is wrong, too.
         for name in sorted(tensors, key=graph.place_of):
             value = tensors[name]
@@ -231,8 +234,10 @@ class GraphReports:
                 self._note(divergence_of(graph, kernel, name, value), made)
                 origin, _ = graph.origins.get(name, (None, ()))
                 if origin is not None and graph.expected is not None:
+                    is_compared = True
                     graph.expected.took_from(origin, value.detach())
                     graph.checked[name].copy_(value)
+        self._watch.compared += is_compared
         if self._watch.compare:
             self._note(self._live.after(kernel, buffers), made)
         if self._watch.in_step:

@@ -43,6 +43,7 @@ from inductoscope.inside.compare.values import (
     run,
     same_modes,
     shared_copies,
+    size_in_bytes,
     whole_memory,
 )
 from inductoscope.inside.memory_budget import ask_for_main_memory
@@ -181,8 +182,8 @@ class LargeCall:
             if isinstance(value, torch.Tensor) and value.requires_grad and self.backward:
                 found += value.nbytes
             if number in self.written:
-                found += 2 * value.nbytes
-        return found
+                found += value.nbytes
+        return found + size_in_bytes([self.arguments[number] for number in self.written])
 
     @property
     def most_bytes(self) -> int:
@@ -353,6 +354,7 @@ class LargeCall:
             for value in given
             if is_plain(value) and not _may_be_changed_by_others(value)
         }
+        ask_for_main_memory(sum(memory.nbytes for memory in memories.values()))
         return {key: (memory, memory.to("cpu", copy=True)) for key, memory in memories.items()}
 
     @contextlib.contextmanager
@@ -431,7 +433,7 @@ def saved_in_main_memory(inputs: Iterable[Any]) -> saved_tensors_hooks:
                 once = value.detach()[
                     tuple(slice(0, 1 if s == 0 else None) for s in value.stride())
                 ]
-                ask_for_main_memory(once.nbytes)
+                ask_for_main_memory(sum(v.nbytes for v in moved.values()) + once.nbytes)
                 moved[key] = once.to("cpu")
             return value.device, value.size(), moved[key]
 

@@ -370,13 +370,14 @@ def _size_of_product(args: Sequence[Any], dtype: torch.dtype) -> torch.Tensor:
     others = torch.linalg.vector_norm(two, dim=-2, keepdim=True, dtype=torch.float32)
     part = 1.0 if dtype is torch.float32 else _OF_RANDOM_NUMBERS
     size = norms.mul_(part).to(dtype) * others.to(dtype)
-    return size.add_(added[0].abs()) if added else size
+    size = size.add_(added[0].abs()) if added else size
+    return size.clamp_(max=torch.finfo(dtype).max)
 
 
 def _size_in_own_precision(result: _Result) -> torch.Tensor | None:
-    if _name(result.func) in _MATRIX_PRODUCTS:
-        return _size_of_product(result.args, result.value.dtype)
     try:
+        if _name(result.func) in _MATRIX_PRODUCTS:
+            return _size_of_product(result.args, result.value.dtype)
         sizes = tree_map_only(
             torch.Tensor,
             lambda value: value.detach().abs() if value.is_floating_point() else value,

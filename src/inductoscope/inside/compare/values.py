@@ -279,6 +279,11 @@ def generator_states() -> list[torch.Tensor]:
     return states
 
 
+def _autocast_nesting() -> int:
+    torch.autocast_increment_nesting()
+    return int(torch.autocast_decrement_nesting())
+
+
 @contextlib.contextmanager
 def same_modes() -> Iterator[None]:
     """Restore gradient mode, autocast, and functorch transforms (vmap, grad) after the block.
@@ -288,9 +293,15 @@ def same_modes() -> Iterator[None]:
     """
     functorch = torch._C._functorch
     depth, surroundings = functorch.get_dynamic_layer_stack_depth(), Surroundings.now()
+    has_cache, nesting = torch.is_autocast_cache_enabled(), _autocast_nesting()
     try:
         yield
     finally:
+        while _autocast_nesting() > nesting:
+            torch.autocast_decrement_nesting()
+        if nesting == 0:
+            torch.clear_autocast_cache()
+        torch.set_autocast_cache_enabled(has_cache)
         if functorch.get_dynamic_layer_stack_depth() > depth:
             functorch.pop_dynamic_layer_stack_and_undo_to_depth(depth)
         if Surroundings.now() != surroundings:

@@ -33,7 +33,6 @@ from inductoscope.errors import ToolFailure
 from inductoscope.inside.compare.bug_or_rounding import described
 from inductoscope.inside.compare.collectives import ANSWERED_COLLECTIVES
 from inductoscope.inside.compare.large_calls import is_lack_of_memory
-from inductoscope.inside.compare.values import generator_states, same_generators
 from inductoscope.inside.doctor.program_copy import take_copy_before_compile
 from inductoscope.inside.repro.source_text import function_script
 from inductoscope.inside.scope import SCOPE
@@ -43,8 +42,8 @@ from inductoscope.wording import count_of
 
 _CALLS = 2
 _SECONDS = 60.0
-# Of a call that takes longer, a second one tells too little for its time.
-_SHORT = 2.0
+# If two runs in eager take longer, those of a second call tell too little for their time.
+_SHORT = 4.0
 _LARGEST = 256 << 20
 
 # Far beyond rounding: smaller differences are judged graph by graph, against float64.
@@ -104,25 +103,18 @@ def checked_function(
         if calls >= _CALLS or (calls and not is_short) or is_nested or not can_fork:
             return compiled(*args, **kwargs)
         calls += 1
-        _thread.is_checking = True
-        states, started = generator_states(), time.monotonic()
-
-        def in_eager() -> _Ending:
-            with ANSWERED_COLLECTIVES.answering(), same_generators(states):
-                return _in_eager(function, args, kwargs, folder)
-
+        _thread.is_checking, started = True, time.monotonic()
         try:
-            _thread.eager = eager = [in_eager()]
-            is_short = time.monotonic() - started < _SHORT
-            if is_short:
-                # Values that differ anyway, such as a time, say nothing about Dynamo.
-                eager.append(in_eager())
+            # Run it twice: values that differ anyway, such as a time, say nothing about Dynamo.
+            with ANSWERED_COLLECTIVES.answering():
+                eager = [_in_eager(function, args, kwargs, folder) for _ in range(2)]
+            _thread.eager, is_short = eager, time.monotonic() - started < _SHORT
             take_copy_before_compile()
             with _shown_warnings() as shown:
                 result = compiled(*args, **kwargs)
             values = _values(result, args, kwargs)
             warned.update(shown)
-            SCOPE.guard(_compare, function, calls, eager, values, warned, in_eager)
+            SCOPE.guard(_compare, function, calls, eager, values, warned)
         except torch._dynamo.exc.TorchDynamoException as error:
             if not kwargs:
                 SCOPE.guard(_write_script, function, args, context, error, folder)
@@ -240,20 +232,9 @@ def _values(result: Any, args: Any, kwargs: Any) -> list[Any]:
 
 
 def _compare(
-    function: Any,
-    call: int,
-    runs: list[_Ending],
-    compiled: list[Any],
-    warned: set[str],
-    in_eager: Callable[[], _Ending],
+    function: Any, call: int, runs: list[_Ending], compiled: list[Any], warned: set[str]
 ) -> None:
-    """Compare a call with its runs in eager; `warned` holds the warnings of all calls so far.
-
-    If there was one run, another one follows before a difference counts. It finds what the compiled
-    call has left, so that a difference which the call itself makes does not count either.
-    """
-    if len(runs) == 1 and not (isinstance(runs[0], _Returned) and _agrees(runs[0], compiled)):
-        runs.append(in_eager())
+    """Compare a call with its runs in eager; `warned` holds the warnings of all calls so far."""
     eager = [run for run in runs if isinstance(run, _Returned)]
     name = str(getattr(function, "__qualname__", type(function).__name__))
     if eager:
@@ -276,13 +257,6 @@ def _compare(
     else:
         return
     SCOPE.emit(CallableCheck(function=name, call=call, verdict=verdict, text=text))
-
-
-def _agrees(run: _Returned, compiled: list[Any]) -> bool:
-    try:
-        return not _difference(run.values, compiled)
-    except Exception:
-        return False
 
 
 def _note_lost_warning(name: str, call: int, warning: str) -> None:

@@ -271,7 +271,7 @@ class CheckedGraph:
         elif self._is_left_to_another_rank():
             self._notes.left_out(CallsShared(compile=self.compile_id))
         else:
-            timed = MORE_CALLS.spending() if is_more else contextlib.nullcontext()
+            timed = MORE_CALLS.spending() if is_more else MORE_CALLS.aside()
             with timed, ANSWERED_COLLECTIVES.answering():
                 self._check_call(arguments, compiled)
 
@@ -523,7 +523,7 @@ class CheckedGraph:
             self._search_hidden(call)
         if failure is None:
             if self._right_kernels:
-                how += f", {count_of(self._right_kernels, 'kernel')} each alone"
+                how += f", {count_of(self._right_kernels, 'kernel launch')} checked individually"
             self._notes.compared(self.calls, comparison, self.module, how)
 
     def _look_at_kernels(self, call: LargeCall, compiled: Callable[..., Any]) -> None:

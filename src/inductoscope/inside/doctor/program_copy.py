@@ -51,7 +51,7 @@ class ProgramCopy:
         path = folder / f".candidate-{os.getpid()}.pt"
         size = size_in_bytes(candidate.inputs) if isinstance(candidate, Candidate) else 0
         if not has_room_in_main_memory(_COPIES * size):
-            raise ToolFailure(f"its inputs, {size >> 20} MiB, are too large to be handed over")
+            raise ToolFailure(f"the graph's inputs, {size >> 20} MiB, are too large to hand over")
         try:
             write_candidate(candidate, path)
             _send(self._connection, (task, str(path), arguments, current_state()))

@@ -403,11 +403,13 @@ def _be_child(work: Work, writing: int, *, uses_gpu: bool) -> None:
 def _do_on_own_thread(work: Work, writing: int) -> None:
     """Do the work on a new thread with this one's settings, as Dynamo may be in a frame here."""
     state, context = current_state(), contextvars.copy_context()
-    stream = torch.cuda.current_stream() if torch.cuda.is_initialized() else None
+    on_stream: Any = contextlib.nullcontext()  # Asking for a stream would initialise CUDA.
+    if torch.cuda.is_initialized():
+        on_stream = torch.cuda.stream(torch.cuda.current_stream())
 
     def do() -> None:
         try:
-            with torch.cuda.stream(stream), state.entered():
+            with on_stream, state.entered():
                 _send(writing, {"kind": "result", "result": work()})
         except BaseException as error:
             text = "".join(traceback.format_exception(error))[-4000:]

@@ -359,7 +359,6 @@ def first_wrong_own_kernel(
     may not fit into memory, `lent` gives inputs that the call may write to.
     """
     found: list[tuple[Location, KernelDivergence]] = []
-    compared: list[str] = []
     own = {node.name for node in candidate.operations}
 
     def in_candidate(nodes: Iterable[Node]) -> tuple[str, ...]:
@@ -370,7 +369,7 @@ def first_wrong_own_kernel(
         found.append((location_at_kernel(divergence, in_candidate), divergence))
         raise EnoughSeen
 
-    watch = KernelWatch(on_kernel=compared.append, on_divergence=keep, in_step=lent is not None)
+    watch = KernelWatch(on_divergence=keep, in_step=lent is not None)
     with watch.watching_loaded(KEPT_WRAPPERS.wrappers):
         try:
             copy = copy_values if lent is None else lambda _: lent()
@@ -379,7 +378,7 @@ def first_wrong_own_kernel(
             if not found:
                 raise
     if not found:
-        return Location(right_kernels=len(compared))
+        return Location(right_kernels=watch.compared)
     place, divergence = found[0]
     return _closer(place, candidate, divergence, in_candidate) if closely else place
 

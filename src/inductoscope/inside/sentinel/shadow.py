@@ -24,6 +24,7 @@ from inductoscope.inside.compare.values import (
     is_plain,
     result_and_drawing,
     same_generators,
+    same_modes,
     shared_copies,
 )
 from inductoscope.inside.memory_budget import has_room_to_save
@@ -186,6 +187,7 @@ class ShadowedCall:
         copies = shared_copies(self.inputs, self.copied, dtype=dtype)
         with contextlib.ExitStack() as stack:
             stack.enter_context(same_generators(self._generators))
+            stack.enter_context(same_modes())
             stack.enter_context(self._surroundings.entered())
             if self.is_large:
                 saving = saved_in_main_memory(self.inputs) if for_backward else torch.no_grad()
