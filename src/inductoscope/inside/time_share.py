@@ -23,7 +23,8 @@ class TimeShare:
     @property
     def seen(self) -> float:
         """The seconds that the program had for itself."""
-        return 0.0 if self._started is None else self._clock() - self._started - self.spent - self._aside
+        passed = 0.0 if self._started is None else self._clock() - self._started
+        return passed - self.spent - self._aside
 
     def allows(self, seconds: float) -> bool:
         """Check whether this many more seconds stay within the share."""
