@@ -621,7 +621,7 @@ class LiveBuffers:
 
     graph: WatchedGraph
     # The buffers that are reported in a call; others exist only inside of a kernel.
-    reported: Mapping[str, int]
+    reported: Container[str]
     _kept: dict[str, _Kept] = field(default_factory=dict)
     _seen: set[str] = field(default_factory=set)
 
@@ -652,7 +652,8 @@ class LiveBuffers:
 
     def is_needed(self, name: str) -> bool:
         """Check whether a read-only use of the buffer has yet to run."""
-        made_from_it = self.graph.readers.get(name, set()) & self.reported.keys()
+        readers = self.graph.readers.get(name, set())
+        made_from_it = {reader for reader in readers if reader in self.reported}
         return name not in self.graph.rewritten and not made_from_it <= self._seen
 
     def _divergence(
