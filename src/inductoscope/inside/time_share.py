@@ -31,19 +31,12 @@ class TimeShare:
         return self.spent + seconds <= self._share * self.seen
 
     @contextlib.contextmanager
-    def spending(self) -> Iterator[None]:
-        """Count the time of the block as spent."""
+    def spending(self, *, counts: bool = True) -> Iterator[None]:
+        """Count the time of the block as spent; otherwise, only not as the program's."""
         started = self._clock()
         try:
             yield
         finally:
-            self.spent += self._clock() - started
-
-    @contextlib.contextmanager
-    def aside(self) -> Iterator[None]:
-        """Count the time of the block neither as spent nor as the program's."""
-        started = self._clock()
-        try:
-            yield
-        finally:
-            self._aside += self._clock() - started
+            seconds = self._clock() - started
+            self.spent += seconds if counts else 0.0
+            self._aside += 0.0 if counts else seconds

@@ -203,7 +203,7 @@ class CheckedGraph:
     # Seconds that the latest check took, and whether that was a large call.
     _cost: float = 0.0
     _is_large: bool = False
-    # How many kernels of a large call are right, if each of them is.
+    # How many kernels of this large call were compared, if each of them is right.
     _right_kernels: int = 0
     # The seconds that a further check will take at most, if that is known.
     _cost_of_next: float = math.inf
@@ -271,8 +271,7 @@ class CheckedGraph:
         elif self._is_left_to_another_rank():
             self._notes.left_out(CallsShared(compile=self.compile_id))
         else:
-            timed = MORE_CALLS.spending() if is_more else MORE_CALLS.aside()
-            with timed, ANSWERED_COLLECTIVES.answering():
+            with MORE_CALLS.spending(counts=is_more), ANSWERED_COLLECTIVES.answering():
                 self._check_call(arguments, compiled)
 
     def _search_for(self, failure: Failure, arguments: tuple[Any, ...]) -> None:
@@ -484,6 +483,7 @@ class CheckedGraph:
             give_back()
 
     def _compare_large(self, call: LargeCall, compiled: Callable[..., Any]) -> None:
+        self._right_kernels = 0
         with self._notes.calling(self.calls):
             is_scarce = can_fork() and not has_room_in_main_memory(2 * call.most_bytes)
             if is_scarce and death_in_fork(call, as_function(self.module)) is not None:
