@@ -523,7 +523,7 @@ class CheckedGraph:
             self._search_hidden(call)
         if failure is None:
             if self._right_kernels:
-                how += f", {count_of(self._right_kernels, 'kernel launch')} checked individually"
+                how += f", {count_of(self._right_kernels, 'kernel call')} checked individually"
             self._notes.compared(self.calls, comparison, self.module, how)
 
     def _look_at_kernels(self, call: LargeCall, compiled: Callable[..., Any]) -> None:
