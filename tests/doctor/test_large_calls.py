@@ -33,7 +33,7 @@ from inductoscope.inside.memory_budget import has_room_for_copies
 from inductoscope.inside.scope import SCOPE
 from inductoscope.inside.time_share import TimeShare
 from inductoscope.processes.memory import _cgroups_of
-from inductoscope.recording.events import CallsUnchecked, Check
+from inductoscope.recording.events import CallsUnchecked, Check, GraphReturned
 from support.graphs import captured, numbers
 from support.programs import ONE_PROOF, Workplace
 
@@ -475,6 +475,32 @@ def test_large_calls_after_the_first_have_to_take_little_time(
         assert torch.equal(graph(x, x), reads(x, x))
     assert [event.call for event in events if isinstance(event, Check)] == checked
     assert any(isinstance(event, CallsUnchecked) for event in events) == saves_time
+
+
+def test_a_check_that_takes_long_is_no_hang_of_the_program(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Compiled code has returned by then, which the recording says before values are judged."""
+    monkeypatch.setattr(checked_graph, "has_room_for_copies", lambda *_: False)
+    events: list[Any] = []
+    monkeypatch.setattr(SCOPE, "active", True)
+    monkeypatch.setattr(SCOPE, "emit", events.append)
+    judge = LargeCall._judged
+
+    def judged(call: LargeCall, found: EagerComparison) -> EagerComparison:
+        events.append("judged")
+        return judge(call, found)
+
+    monkeypatch.setattr(LargeCall, "_judged", judged)
+    x = numbers(30, 30)
+    graph = CheckedGraph(
+        captured(reads, x, x), "0/0", Instructions(investigate=False), tmp_path, {}, None, ""
+    )
+    graph.compiled = lambda x, y: reads(x, y) * 1.01
+    graph(x, x)
+    returned = [event for event in events if isinstance(event, GraphReturned)]
+    assert len(returned) == 1
+    assert events.index(returned[0]) < events.index("judged")
 
 
 # --- whole programs -------------------------------------------------------------------------------

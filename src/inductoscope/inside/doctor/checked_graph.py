@@ -13,7 +13,6 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -484,7 +483,8 @@ class CheckedGraph:
 
     def _compare_large(self, call: LargeCall, compiled: Callable[..., Any]) -> None:
         self._right_kernels = 0
-        with self._notes.calling(self.calls):
+        with contextlib.ExitStack() as calling:
+            calling.enter_context(self._notes.calling(self.calls))
             is_scarce = can_fork() and not has_room_in_main_memory(2 * call.most_bytes)
             if is_scarce and death_in_fork(call, as_function(self.module)) is not None:
                 text = "eager kills the process, tried in a fork"
@@ -498,8 +498,14 @@ class CheckedGraph:
             death = death_in_fork(call, compiled) if is_suspect else None
             if death is not None:
                 self._search_part(death, call)
-            look = partial(self._look_at_kernels, call, compiled)
-            called = call.beside_eager(compiled, look if self._is_fresh else lambda: None)
+
+            def before_judging() -> None:
+                # What follows may take long, and is no hang of compiled code: that has returned.
+                calling.close()
+                if self._is_fresh:
+                    self._look_at_kernels(call, compiled)
+
+            called = call.beside_eager(compiled, before_judging)
         if called.refusal is not None:
             self._notes.refused(self.calls, called.refusal)
             return
