@@ -12,12 +12,14 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch.fx import GraphModule, symbolic_trace
 
 from inductoscope.doctor.instructions import Instructions
 from inductoscope.inside.compare import reference
 from inductoscope.inside.compare.bug_or_rounding import EagerComparison
 from inductoscope.inside.compare.graphs import ValuesInStep, as_function
+from inductoscope.inside.compare.kernels import _judge_in_step
 from inductoscope.inside.compare.large_calls import (
     CannotJudge,
     LargeCall,
@@ -384,6 +386,54 @@ def test_a_value_is_released_when_no_later_comparison_needs_it() -> None:
         values.took_from(name, buffer)
         assert torch.equal(buffer, made), "the next kernel reads what eager reads"
     assert not [node for node in values.env if node.op.startswith("call")]
+
+
+def products(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    return ((x @ w) @ w) @ w
+
+
+def test_for_equal_kernels_noise_is_sampled_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wrong one among them differs by more than that, and is judged by samples of its own."""
+    x, w = torch.randn(64, 64).bfloat16(), (torch.randn(64, 64) / 8).bfloat16()
+    module = captured(products, x, w)
+    names = [node.name for node in module.graph.nodes if node.op.startswith("call")]
+    values = ValuesInStep(module, [x, w], {}, [(name, [set(names)]) for name in names])
+    sampled: list[str] = []
+    samples = values.samples
+    monkeypatch.setattr(values, "samples", lambda name: (sampled.append(name), *samples(name))[1:])
+    judged = {}
+    for number, name in enumerate(names):
+        eager = values.value(name)
+        compiled = eager + eager.abs().max() * torch.randn(64, 64) * 2.0**-11
+        compiled[5, 5] += 9 * (number == 2)
+        judged[name] = _judge_in_step(values, name, name, compiled.bfloat16())
+        values.took_from(name, eager.clone())
+    assert sampled == [names[0], names[2]]
+    assert values.explained == 1
+    assert [difference is None for difference in judged.values()] == [True, True, False]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(
+    ("filters", "more"),
+    [((24, 16, 3, 3), {"padding": 1}), ((24, 4, 3, 3), {"groups": 4, "dilation": 2})],
+)
+def test_how_large_the_terms_of_a_convolution_are_takes_no_second_one(
+    dtype: torch.dtype, filters: tuple[int, ...], more: dict[str, int]
+) -> None:
+    x, w = torch.randn(2, 16, 20, 21).to(dtype), torch.randn(filters).to(dtype)
+    stride, padding, dilation = ([more.get(n, d)] * 2 for n, d in _CONVOLUTION)
+    arguments = (x, w, None, stride, padding, dilation, False, [0, 0], more.get("groups", 1))
+    found = reference._size_of_convolution(arguments, dtype).float()
+    true = F.conv2d(x.abs().float(), w.abs().float(), **more)
+    part = found / true
+    if dtype is torch.float32:
+        assert part.min() >= 1
+    else:
+        assert 0.9 < part.median() < 1.1
+
+
+_CONVOLUTION = (("stride", 1), ("padding", 0), ("dilation", 1))
 
 
 # --- parts of a large graph -----------------------------------------------------------------------

@@ -186,8 +186,10 @@ class Location:
     own_pass: str = ""
     # Whether all passes and decompositions were compared and are right.
     graphs_are_right: bool = False
-    # How many kernels were compared, if all of them are right.
+    # How many kernels were compared, if all of them are right, and for how many of their values the
+    # noise of rounding was that of an equal kernel.
     right_kernels: int = 0
+    like_equal_kernel: int = 0
 
     @property
     def is_known(self) -> bool:

@@ -22,6 +22,7 @@ from inductoscope.inside.compare.reference import (
     PerturbedRounding,
     RoundingInTiles,
 )
+from inductoscope.inside.compare.value_in_tiles import Noise
 from inductoscope.inside.compare.values import (
     copy_values,
     generator_states,
@@ -253,6 +254,10 @@ class ValuesInStep(Interpreter):
         self._needed = Counter(read for node in nodes for read in node.all_input_nodes)
         for node in known:
             self._needed.update([node, *self._since_compared(node)[1]])
+        # The noise of rounding in what was compared, by the form of it.
+        self.known_noise: dict[Any, Noise] = {}
+        # How many values this noise has explained.
+        self.explained = 0
         # Compared nodes whose buffers could not get eager's value.
         self._different: set[Node] = set()
         self._generators = generator_states()
@@ -332,10 +337,22 @@ class ValuesInStep(Interpreter):
             # The kernel has read what compiled code has rounded in its own way.
             moved = {node: mode.moved(again.env[node]) for node in given if node in self._different}
             again.env.update(moved)
+        last_reader = {read: node for node in within for read in node.all_input_nodes}
         with passing_over_errors(), torch.no_grad(), same_generators(), mode:
             for node in within:
                 again.env[node] = again.run_node(node)
+                for read in node.all_input_nodes:
+                    if last_reader[read] is node:
+                        again.env.pop(read, None)
         return again.env.get(within[-1])
+
+    def form_of(self, name: str) -> Any:
+        """Return what equal kernels have in common: the operations, and the forms of values."""
+        within, given = self._since_compared(self._by_name[name])
+        value = self.env[within[-1]]
+        read = (self.env.get(node) for node in given)
+        forms = [(v.shape, v.dtype) for v in (value, *read) if isinstance(v, torch.Tensor)]
+        return tuple(str(node.target) for node in within), tuple(forms)
 
 
 _SOME_ROUNDINGS = 4

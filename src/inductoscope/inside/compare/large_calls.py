@@ -46,7 +46,7 @@ from inductoscope.inside.compare.values import (
     size_in_bytes,
     whole_memory,
 )
-from inductoscope.inside.memory_budget import ask_for_main_memory
+from inductoscope.inside.memory_budget import ask_for_main_memory, give_back
 from inductoscope.inside.scope import chain_of
 from inductoscope.inside.search.candidate import writes_in_place
 from inductoscope.recording.events import TOO_LARGE_TO_COPY
@@ -314,6 +314,7 @@ class LargeCall:
                 return shared_copies(values, self.written, dtype=dtype)
             return self.lent()
 
+        give_back()  # What the last run has left in the allocator may not fit this one.
         problems: list[Exception] = []
 
         def kept(name: str, value: Any) -> Any:

@@ -356,6 +356,8 @@ def _share_of_sum(result: _Result) -> float:
 
 
 _MATRIX_PRODUCTS = {"mm", "bmm", "addmm", "baddbmm"}
+# Of the arguments of a convolution.
+_IS_TRANSPOSED = 6
 # The sum of the magnitudes of products of random numbers, as a part of the product of their norms.
 _OF_RANDOM_NUMBERS = 2 / math.pi
 
@@ -374,10 +376,31 @@ def _size_of_product(args: Sequence[Any], dtype: torch.dtype) -> torch.Tensor:
     return size.clamp_(max=torch.finfo(dtype).max)
 
 
+def _size_of_convolution(args: Sequence[Any], dtype: torch.dtype) -> torch.Tensor:
+    """Return the size of a convolution's sums, likewise from the norms of filters and windows."""
+    value, weight, bias, stride, padding, dilation, *_, groups = args
+    by_group = value.detach().unflatten(1, (groups, -1))
+    squares = torch.linalg.vector_norm(by_group, dim=2, dtype=torch.float32).square_()
+    window = squares.new_ones(1, 1, *weight.shape[2:]).expand(groups, 1, *weight.shape[2:])
+    sums = torch.convolution(
+        squares, window, None, stride, padding, dilation, False, [0] * len(stride), groups
+    )
+    norms = sums.clamp_(min=0.0).sqrt_().unsqueeze(2)
+    filters = torch.linalg.vector_norm(weight.detach().flatten(1), dim=1, dtype=torch.float32)
+    part = 1.0 if dtype is torch.float32 else _OF_RANDOM_NUMBERS
+    filters = filters.mul_(part).view(groups, -1, *[1] * len(stride))
+    size = (norms.to(dtype) * filters.to(dtype)).flatten(1, 2)
+    if bias is not None:
+        size = size.add_(bias.detach().abs().view(-1, *[1] * len(stride)))
+    return size.clamp_(max=torch.finfo(dtype).max)
+
+
 def _size_in_own_precision(result: _Result) -> torch.Tensor | None:
     try:
         if _name(result.func) in _MATRIX_PRODUCTS:
             return _size_of_product(result.args, result.value.dtype)
+        if _name(result.func) == "convolution" and not result.args[_IS_TRANSPOSED]:
+            return _size_of_convolution(result.args, result.value.dtype)
         sizes = tree_map_only(
             torch.Tensor,
             lambda value: value.detach().abs() if value.is_floating_point() else value,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import torch
@@ -27,6 +27,14 @@ from inductoscope.inside.compare.reference import Tile, tiles
 _MOST_PARTS, _PART = 3, 1 << 16
 # Healthy models are at 0.1 to 0.4 of a sample's distance from eager, as a root of mean squares.
 _USUAL = 0.6
+
+
+@dataclass(frozen=True)
+class Noise:
+    """How far samples of rounding are from eager's value, as a part of its largest magnitude."""
+
+    largest: float
+    squares: float
 
 
 @dataclass
@@ -75,6 +83,17 @@ class ValueInTiles:
             self.noise = max(self.noise, _largest(noise))
             self.squares_of_noise += _squares(noise)
         self.samples.append(self.parts_of(value))
+
+    @property
+    def known_noise(self) -> Noise:
+        size = self.size or 1.0
+        return Noise(self.noise / size, self.squares_of_noise / size**2)
+
+    def explained_by(self, known: Noise) -> bool:
+        """Check whether the noise of an equal computation explains the value, without a sample."""
+        like = replace(self, noise=known.largest * self.size)
+        like.squares_of_noise = known.squares * self.size**2
+        return like.is_explained and not like.is_suspicious
 
     def parts_of(self, value: torch.Tensor) -> list[torch.Tensor]:
         return [place.of(value).clone() for _, place, _ in self.worst]

@@ -202,8 +202,8 @@ class CheckedGraph:
     # Seconds that the latest check took, and whether that was a large call.
     _cost: float = 0.0
     _is_large: bool = False
-    # How many kernels of this large call were compared, if each of them is right.
-    _right_kernels: int = 0
+    # What the kernels of this large call were found to be.
+    _kernels: Location = field(default_factory=Location)
     # The seconds that a further check will take at most, if that is known.
     _cost_of_next: float = math.inf
     # The call being checked, in main memory, and what it did in a fork.
@@ -482,7 +482,7 @@ class CheckedGraph:
             give_back()
 
     def _compare_large(self, call: LargeCall, compiled: Callable[..., Any]) -> None:
-        self._right_kernels = 0
+        self._kernels = Location()
         with contextlib.ExitStack() as calling:
             calling.enter_context(self._notes.calling(self.calls))
             is_scarce = can_fork() and not has_room_in_main_memory(2 * call.most_bytes)
@@ -528,8 +528,8 @@ class CheckedGraph:
         elif comparison.is_within_rounding and self._is_fresh and call.is_suspicious:
             self._search_hidden(call)
         if failure is None:
-            if self._right_kernels:
-                how += f", {count_of(self._right_kernels, 'kernel call')} checked individually"
+            if self._kernels.right_kernels:
+                how += f", {_how_many(self._kernels)}"
             self._notes.compared(self.calls, comparison, self.module, how)
 
     def _look_at_kernels(self, call: LargeCall, compiled: Callable[..., Any]) -> None:
@@ -545,7 +545,7 @@ class CheckedGraph:
         with passing_over_errors():
             location = large.first_wrong_kernel(compiled)
             part = large.part_around(location)
-        self._right_kernels = location.right_kernels
+        self._kernels = location
         if part is not None:
             shown = replace(part.failure, text=location.text, texts=(), where=(), values=())
             self._start_search(shown, part.candidate.inputs, replace(part, failure=shown))
@@ -664,6 +664,12 @@ class CheckedGraph:
             flow=self.flow,
             constants=self.constants,
         )
+
+
+def _how_many(kernels: Location) -> str:
+    calls = f"{count_of(kernels.right_kernels, 'kernel call')} checked individually"
+    like = kernels.like_equal_kernel
+    return f"{calls}, {like} of their values by the rounding of an equal kernel" if like else calls
 
 
 def _raise_lack_of_memory(error: Exception) -> None:

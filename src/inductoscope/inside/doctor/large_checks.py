@@ -24,6 +24,7 @@ from inductoscope.inside.compare.large_calls import LargeCall
 from inductoscope.inside.compare.values import run, shared_copies
 from inductoscope.inside.doctor.further_checks import FailingCandidate
 from inductoscope.inside.doctor.program_copy import run_forking
+from inductoscope.inside.memory_budget import give_back
 from inductoscope.inside.scope import SCOPE, say
 from inductoscope.inside.search.candidate import Candidate, has_transforms
 from inductoscope.inside.search.failure_signature import failure_of_signal
@@ -74,6 +75,7 @@ class LargeGraph:
     def first_wrong_kernel(self, compiled: Callable[..., Any]) -> Location:
         """Call the compiled graph once more, and compare each kernel with eager in step."""
         say("comparing every kernel with eager, one after the other")
+        give_back()
 
         def work() -> Location:
             with self.call.restoring():

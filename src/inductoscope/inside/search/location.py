@@ -44,7 +44,13 @@ from inductoscope.doctor.failure import (
 )
 from inductoscope.errors import ToolFailure
 from inductoscope.inside.compare.bug_or_rounding import is_close, judge, strides_that_matter
-from inductoscope.inside.compare.graphs import as_function, input_names, inputs_for, snapshot
+from inductoscope.inside.compare.graphs import (
+    ValuesInStep,
+    as_function,
+    input_names,
+    inputs_for,
+    snapshot,
+)
 from inductoscope.inside.compare.kernels import (
     KEPT_WRAPPERS,
     EnoughSeen,
@@ -378,7 +384,9 @@ def first_wrong_own_kernel(
             if not found:
                 raise
     if not found:
-        return Location(right_kernels=watch.compared)
+        in_step = [g.expected for g in watch.graphs if isinstance(g.expected, ValuesInStep)]
+        like_equal = sum(expected.explained for expected in in_step)
+        return Location(right_kernels=watch.compared, like_equal_kernel=like_equal)
     place, divergence = found[0]
     return _closer(place, candidate, divergence, in_candidate) if closely else place
 
