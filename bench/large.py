@@ -95,7 +95,7 @@ ON_CPU = (
 )
 # A step takes ten times as long as a call in inference.
 _TRAINED = tuple(
-    replace(each, length=max(16, each.length // 4), calls=1, is_training=True) for each in ON_CPU
+    replace(each, length=each.length // 4, calls=1, is_training=True) for each in ON_CPU
 )
 
 
@@ -291,13 +291,14 @@ class Bench:
     limit: float
 
     def healthy(self, program: Program) -> list[Measurement]:
-        commands = [*COMMANDS][1 : None if program.model == "decoder" else 2]
+        is_usual = program.model == "decoder" and not program.size
+        commands = [*COMMANDS][1 : None if is_usual else 2]
         plain = run(program, "plain", self.folder, self.limit)
         found: list[Measurement] = []
         for command in commands if plain.is_right else ["doctor"]:
             ours = run(program, command, self.folder, self.limit) if plain.is_right else plain
             found += of_healthy(program.name, command, plain, ours)
-        if plain.cost.gpu_bytes and program.model == "decoder":
+        if plain.cost.gpu_bytes and is_usual:
             # What the program may take: a tenth more than it does.
             fraction = plain.cost.gpu_bytes / 0.9 / memory_of_gpu()
             limited = replace(program, fraction=fraction)

@@ -263,7 +263,7 @@ class UsualRounding(PerturbedRounding):
 # --- the same for tensors so large that float64, and a second tensor of random numbers, may not fit
 
 # Elements of all arguments beyond which an operation is perturbed in tiles, and of one tile.
-_MANY, TILE = 1 << 18, 1 << 21
+_MANY, TILE = 1 << 18, 1 << 23
 # Roundings of partial sums in the result's precision, of which errors cancel in part.
 _PARTIAL_SUMS = 2
 # Operations that add terms one by one to memory of the result's precision.
