@@ -7,12 +7,14 @@ from typing import Any
 
 import torch
 from torch.fx import symbolic_trace
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from inductoscope.inside.compare.beside_eager import call_as_in_eager
 from inductoscope.inside.compare.bug_or_rounding import judge
 from inductoscope.inside.compare.reference import Case
 from inductoscope.inside.compare.values import Surroundings, copy_values, run, size_in_bytes
 from inductoscope.inside.search.candidate import Candidate
+from inductoscope.inside.search.forks import Forks
 from inductoscope.inside.search.oracle import digest
 from inductoscope.inside.search.program_state import current_state
 from inductoscope.recording.events import NotedDifference
@@ -28,6 +30,27 @@ def test_tensors_that_share_memory_share_it_in_the_copies_too() -> None:
     assert (row.stride(), column.stride(), column.storage_offset()) == ((1,), (4,), 1)
     assert other.tolist() == [0, 0]
     assert not whole.any()
+
+
+class RunsInside(TorchDispatchMode):
+    """Runs something else within each operation, as a comparison with decompositions does."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        run(torch.zeros_like, [torch.ones(2)], backward=False)
+        return func(*args, **(kwargs or {}))
+
+
+def test_a_run_inside_of_an_operation_does_not_wait_for_autocast() -> None:
+    """Autocast holds a lock while it casts a parameter."""
+    weight = torch.nn.Parameter(torch.ones(4, 4))
+
+    def work() -> bool:
+        with torch.autocast("cpu", torch.bfloat16):
+            state = current_state()
+        with state.entered(), RunsInside():
+            return (torch.ones(4, 4) @ weight).dtype is torch.bfloat16
+
+    assert Forks(workers=1, seconds=20).ask(work).result is True
 
 
 def test_the_same_tensor_twice_is_the_same_memory_twice() -> None:

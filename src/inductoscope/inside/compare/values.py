@@ -297,9 +297,11 @@ def same_modes() -> Iterator[None]:
     try:
         yield
     finally:
-        while _autocast_nesting() > nesting:
+        left_inside = _autocast_nesting() - nesting
+        for _ in range(left_inside):
             torch.autocast_decrement_nesting()
-        if nesting == 0:
+        # Where autocast itself calls this block, it holds the lock that clearing waits for.
+        if left_inside and nesting == 0:
             torch.clear_autocast_cache()
         torch.set_autocast_cache_enabled(has_cache)
         if functorch.get_dynamic_layer_stack_depth() > depth:
