@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch.fx import Graph, GraphModule, Interpreter, Node
 from torch.fx._lazy_graph_module import _use_lazy_graph_module
+from torch.fx.node import map_arg
 
 from inductoscope.inside.compare.reference import (
     SAMPLES,
@@ -352,7 +353,8 @@ class ValuesInStep(Interpreter):
         value = self.env[within[-1]]
         read = (self.env.get(node) for node in given)
         forms = [(v.shape, v.dtype) for v in (value, *read) if isinstance(v, torch.Tensor)]
-        return tuple(str(node.target) for node in within), tuple(forms)
+        given_to = [map_arg((node.args, node.kwargs), lambda _: None) for node in within]
+        return str([node.target for node in within]), str(given_to), tuple(forms)
 
 
 _SOME_ROUNDINGS = 4
