@@ -50,6 +50,19 @@ def test_what_draws_pythons_random_numbers_is_right(judged: Judge) -> None:
     assert judged(lambda: random.random(), lambda: random.random()).verdict == "right"
 
 
+@pytest.mark.parametrize(("rounding", "verdict"), [(0.1, "right"), (0.01, "differs")])
+def test_what_rounding_in_its_graphs_explains_is_no_difference(
+    rounding: float, verdict: str, judged: Judge
+) -> None:
+    """A model in bfloat16 may return float32, whose own rounding is far smaller."""
+
+    def compiled(x: torch.Tensor) -> torch.Tensor:
+        checked_function_module.note_rounding(rounding)
+        return x + 0.05
+
+    assert judged(lambda x: x, compiled, torch.zeros(3)).verdict == verdict
+
+
 @pytest.mark.parametrize(("short", "runs"), [(4.0, 4), (0.0, 2)])
 def test_of_a_slow_function_the_first_call_is_checked(
     short: float, runs: int, judged: Judge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

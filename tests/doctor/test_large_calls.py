@@ -104,6 +104,20 @@ def test_nothing_is_copied_and_what_the_program_holds_stays_as_it_was(
     saved.sum().backward()
 
 
+def test_autocast_keeps_no_casts_of_parameters() -> None:
+    """They would stay until the program leaves autocast: half of a model in float32."""
+    keeps: list[bool] = []
+
+    def compiled(*inputs: torch.Tensor) -> torch.Tensor:
+        keeps.append(torch.is_autocast_cache_enabled())
+        return reads(*inputs)
+
+    with torch.autocast("cpu", torch.bfloat16):
+        call_of(reads, numbers(30, 30), numbers(30, 30)).beside_eager(compiled)
+        assert torch.is_autocast_cache_enabled()
+    assert keeps == [False]
+
+
 def test_a_wrong_step_of_a_compiled_optimizer_is_found() -> None:
     """Its graph writes to nearly all of its inputs."""
     given = [numbers(30, 40).mul(n) for n in (1, 2, 3)]

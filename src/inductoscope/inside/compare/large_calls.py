@@ -45,6 +45,7 @@ from inductoscope.inside.compare.values import (
     shared_copies,
     size_in_bytes,
     whole_memory,
+    without_autocast_cache,
 )
 from inductoscope.inside.memory_budget import ask_for_main_memory, give_back
 from inductoscope.inside.scope import chain_of
@@ -326,7 +327,8 @@ class LargeCall:
                 problems.append(error.with_traceback(None))  # Whose frames hold the value.
                 return _form(value)
 
-        with hooks or contextlib.nullcontext(), unseen_warnings(), self.restoring():
+        saving = hooks or contextlib.nullcontext()
+        with saving, unseen_warnings(), without_autocast_cache(), self.restoring():
             outcome = run(
                 function, self.arguments, backward=self.backward, mode=mode, copy=copy, keep=kept
             )

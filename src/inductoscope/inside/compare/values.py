@@ -313,6 +313,17 @@ def same_modes() -> Iterator[None]:
                 torch.set_autocast_enabled(kind, is_on)
 
 
+@contextlib.contextmanager
+def without_autocast_cache() -> Iterator[None]:
+    """Have autocast keep no casts of parameters, as it does in compiled code."""
+    before = torch.is_autocast_cache_enabled()
+    torch.set_autocast_cache_enabled(False)
+    try:
+        yield
+    finally:
+        torch.set_autocast_cache_enabled(before)
+
+
 def _detached(value: Any) -> Any:
     return value.detach() if isinstance(value, torch.Tensor) else value
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import cmath
 import contextlib
 import functools
+import math
 import os
 import random
 import threading
@@ -103,7 +104,7 @@ def checked_function(
         if calls >= _CALLS or (calls and not is_short) or is_nested or not can_fork:
             return compiled(*args, **kwargs)
         calls += 1
-        _thread.is_checking, started = True, time.monotonic()
+        _thread.is_checking, _thread.rounding, started = True, 0.0, time.monotonic()
         try:
             # Run it twice: values that differ anyway, such as a time, say nothing about Dynamo.
             with ANSWERED_COLLECTIVES.answering():
@@ -114,7 +115,7 @@ def checked_function(
                 result = compiled(*args, **kwargs)
             values = _values(result, args, kwargs)
             warned.update(shown)
-            SCOPE.guard(_compare, function, calls, eager, values, warned)
+            SCOPE.guard(_compare, function, calls, eager, values, warned, _thread.rounding)
         except torch._dynamo.exc.TorchDynamoException as error:
             if not kwargs:
                 SCOPE.guard(_write_script, function, args, context, error, folder)
@@ -129,6 +130,12 @@ def checked_function(
 def has_returned_in_eager() -> bool:
     """Check whether the Python code of the call under way is known to return without a compiler."""
     return any(isinstance(run, _Returned) for run in getattr(_thread, "eager", ()))
+
+
+def note_rounding(largest: float) -> None:
+    """Note how far a graph's results are from eager's in the call under way, by rounding alone."""
+    if math.isfinite(largest):
+        _thread.rounding = max(getattr(_thread, "rounding", 0.0), largest)
 
 
 @dataclass(frozen=True)
@@ -232,14 +239,19 @@ def _values(result: Any, args: Any, kwargs: Any) -> list[Any]:
 
 
 def _compare(
-    function: Any, call: int, runs: list[_Ending], compiled: list[Any], warned: set[str]
+    function: Any,
+    call: int,
+    runs: list[_Ending],
+    compiled: list[Any],
+    warned: set[str],
+    rounding: float,
 ) -> None:
     """Compare a call with its runs in eager; `warned` holds the warnings of all calls so far."""
     eager = [run for run in runs if isinstance(run, _Returned)]
     name = str(getattr(function, "__qualname__", type(function).__name__))
     if eager:
         try:
-            verdict, text = "right", _difference(eager[0].values, compiled)
+            verdict, text = "right", _difference(eager[0].values, compiled, rounding)
             by_itself = _difference(eager[0].values, eager[-1].values) if text else ""
         except Exception as error:
             if is_lack_of_memory(error):
@@ -264,12 +276,12 @@ def _note_lost_warning(name: str, call: int, warning: str) -> None:
     SCOPE.emit(NotedDifference(compile="", call=call, aspect="warning", where=name, text=text))
 
 
-def _difference(eager: list[Any], compiled: list[Any]) -> str:
+def _difference(eager: list[Any], compiled: list[Any], noise: float = 0.0) -> str:
     if len(eager) != len(compiled):
         return f"there are {count_of(len(compiled), 'value')} when compiled, {len(eager)} in eager"
     for number, (one, two) in enumerate(zip(eager, compiled, strict=True)):
         if isinstance(one, torch.Tensor):
-            text = _tensor_difference(one, two)
+            text = _tensor_difference(one, two, noise)
         else:
             is_same = type(one) is type(two) and _is_close(one, two)
             text = "" if is_same else f"is {two!r}, in eager {one!r}"
@@ -286,7 +298,7 @@ def _is_close(one: Any, two: Any) -> bool:
     return cmath.isclose(one, two, rel_tol=_RELATIVE, abs_tol=_ABSOLUTE)
 
 
-def _tensor_difference(one: torch.Tensor, two: Any) -> str:
+def _tensor_difference(one: torch.Tensor, two: Any, noise: float) -> str:
     if not isinstance(two, torch.Tensor):
         return f"is a {type(two).__name__}, in eager a tensor"
     if one.dtype != two.dtype or one.shape != two.shape:
@@ -294,13 +306,14 @@ def _tensor_difference(one: torch.Tensor, two: Any) -> str:
     if one.layout is not torch.strided or not one.numel() or one.is_meta:
         return ""
     if one.is_complex():
-        return _tensor_difference(torch.view_as_real(one), torch.view_as_real(two))
+        return _tensor_difference(torch.view_as_real(one), torch.view_as_real(two), noise)
     if not one.dtype.is_floating_point:
         count = int((one != two).sum())
         return f"differs in {count} of {one.numel()} elements" if count else ""
     scale = float(one.double().abs().nan_to_num(0.0, 0.0, 0.0).max())
     # In a low-precision type, a few roundings in a row change this much.
     rounding = 8 * torch.finfo(one.dtype).eps
-    relative, absolute = max(_RELATIVE, rounding), max(_ABSOLUTE, rounding) * scale
+    relative = max(_RELATIVE, rounding)
+    absolute = max(max(_ABSOLUTE, rounding) * scale, noise)
     close = torch.allclose(two.double(), one.double(), rtol=relative, atol=absolute, equal_nan=True)
     return "" if close else f"differs by up to {float((one - two).abs().max()):.4g}"

@@ -55,7 +55,7 @@ from inductoscope.inside.compare.values import (
     release_frames,
     size_in_bytes,
 )
-from inductoscope.inside.doctor.checked_function import has_returned_in_eager
+from inductoscope.inside.doctor.checked_function import has_returned_in_eager, note_rounding
 from inductoscope.inside.doctor.compile_conditions import (
     how_compiled,
     is_compilers_own,
@@ -735,6 +735,7 @@ class CallNotes:
             return
         texts = "; ".join(item.text for item in comparison.explained[:4]) + how
         if comparison.is_within_rounding:
+            note_rounding(max(item.largest for item in comparison.explained))
             self.checked(call, "within-rounding", texts)
         else:
             empty = uninitialised_allocation(module)
