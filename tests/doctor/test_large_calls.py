@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch.fx import GraphModule, symbolic_trace
 
 from inductoscope.doctor.instructions import Instructions
+from inductoscope.hangs.watch.stall import patience_of_doctor
 from inductoscope.inside.compare import reference
 from inductoscope.inside.compare.bug_or_rounding import EagerComparison
 from inductoscope.inside.compare.graphs import ValuesInStep, as_function
@@ -34,8 +35,9 @@ from inductoscope.inside.doctor.large_checks import distinct_blocks
 from inductoscope.inside.memory_budget import has_room_for_copies
 from inductoscope.inside.scope import SCOPE
 from inductoscope.inside.time_share import TimeShare
+from inductoscope.model.process_position import ProcessPosition
 from inductoscope.processes.memory import _cgroups_of
-from inductoscope.recording.events import CallsUnchecked, Check, GraphReturned
+from inductoscope.recording.events import CallsUnchecked, Check, CompiledReturned, Entry
 from support.graphs import captured, numbers
 from support.programs import ONE_PROOF, Workplace
 
@@ -562,9 +564,13 @@ def test_a_check_that_takes_long_is_no_hang_of_the_program(
     )
     graph.compiled = lambda x, y: reads(x, y) * 1.01
     graph(x, x)
-    returned = [event for event in events if isinstance(event, GraphReturned)]
-    assert len(returned) == 1
-    assert events.index(returned[0]) < events.index("judged")
+    (returned,) = [event for event in events if isinstance(event, CompiledReturned)]
+    assert events.index(returned) < events.index("judged")
+    position = ProcessPosition()
+    for event in events[: events.index("judged")]:
+        position.take(Entry("", 0, 0.0, event))
+    assert position.call is not None, "a process that dies now has died in the call"
+    assert patience_of_doctor(60.0).limit(position) is None
 
 
 # --- whole programs -------------------------------------------------------------------------------

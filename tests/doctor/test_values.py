@@ -48,6 +48,7 @@ def test_a_run_inside_of_an_operation_does_not_wait_for_autocast() -> None:
         with torch.autocast("cpu", torch.bfloat16):
             state = current_state()
         with state.entered(), RunsInside():
+            torch.set_autocast_cache_enabled(True)
             return (torch.ones(4, 4) @ weight).dtype is torch.bfloat16
 
     assert Forks(workers=1, seconds=20).ask(work).result is True

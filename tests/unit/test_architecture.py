@@ -251,7 +251,7 @@ def test_every_event_is_written_somewhere() -> None:
     assert {event.__name__ for event in KINDS.values()} - made == set()
 
 
-_CALLS = E.GraphCall, E.GraphReturned, E.EagerReturned
+_CALLS = E.GraphCall, E.GraphReturned, E.EagerReturned, E.CompiledReturned
 _SHADOWS = E.CallShadowed, E.ShadowsEnded, E.BiasFound
 _STUCK = E.BenchmarkStart, E.BenchmarkEnd, E.TorchLogged
 _COSTS = E.PassesTimed, E.CacheKeyMade

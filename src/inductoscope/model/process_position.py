@@ -105,6 +105,8 @@ class ProcessPosition:
     # still running.
     call: E.GraphCall | None = None
     eager_seconds: float | None = None
+    # Whether compiled code has returned from that call, which is only judged by now.
+    is_judged: bool = False
     # The source locations of compiled functions, by compile id.
     functions: dict[str, str] = field(default_factory=dict)
     last_node: str = ""
@@ -153,11 +155,13 @@ class ProcessPosition:
             case E.FusionRound():
                 self.rounds = event.round
             case E.GraphCall():
-                self.call, self.eager_seconds = event, None
+                self.call, self.eager_seconds, self.is_judged = event, None, False
             case E.GraphReturned():
                 self.call, self.eager_seconds = None, None
             case E.EagerReturned():
                 self.eager_seconds = event.seconds
+            case E.CompiledReturned():
+                self.is_judged = True
 
     @property
     def seconds_inside(self) -> float:
@@ -184,7 +188,7 @@ _TELLING: frozenset[type[Event]] = frozenset(
     {
         *(E.ProcessStart, E.ProcessEnd, E.StageStart, E.StageEnd, E.CompileStart, E.NativeStart),
         *(E.NativeEnd, E.ChoiceStart, E.ChoiceEnd, E.LoweredNode, E.FusionRound, E.GraphCall),
-        *(E.GraphReturned, E.EagerReturned),
+        *(E.GraphReturned, E.EagerReturned, E.CompiledReturned),
     }
 )
 

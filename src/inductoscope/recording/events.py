@@ -737,6 +737,10 @@ class EagerReturned(Event, kind="eager-returned"):
     seconds: float
 
 
+class CompiledReturned(Event, kind="compiled-returned"):
+    """Compiled code has returned from the call; its values are judged next, which may take long."""
+
+
 class CallsUnchecked(Event, kind="calls-unchecked"):
     """A graph has been called more often than calls are checked."""
 

@@ -83,7 +83,7 @@ class Patience:
         innermost = position.stages.innermost
         if innermost is not None:
             return self.by_stage.get(innermost.stage, self.in_stage)
-        if position.call is None or self.in_call is None:
+        if position.call is None or position.is_judged or self.in_call is None:
             return self.outside
         if position.eager_seconds is None:
             return self.in_call

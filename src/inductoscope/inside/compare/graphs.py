@@ -352,9 +352,10 @@ class ValuesInStep(Interpreter):
         within, given = self._since_compared(self._by_name[name])
         value = self.env[within[-1]]
         read = (self.env.get(node) for node in given)
+        is_moved = tuple(node in self._different for node in given)
         forms = [(v.shape, v.dtype) for v in (value, *read) if isinstance(v, torch.Tensor)]
         given_to = [map_arg((node.args, node.kwargs), lambda _: None) for node in within]
-        return str([node.target for node in within]), str(given_to), tuple(forms)
+        return str([node.target for node in within]), str(given_to), tuple(forms), is_moved
 
 
 _SOME_ROUNDINGS = 4

@@ -248,6 +248,8 @@ class LargeCall:
             is_wrong, difference = False, seen.within_noise(name)
             if name in worst:
                 difference, is_wrong = seen.judged(name, references.get(name, ()))
+                # Only a part of the value was judged.
+                difference = difference if is_wrong else replace(difference, largest=seen.largest)
             (wrong if is_wrong else explained).append(difference)
         return EagerComparison(
             wrong=tuple(wrong),

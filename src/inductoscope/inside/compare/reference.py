@@ -264,6 +264,8 @@ class UsualRounding(PerturbedRounding):
 
 # Elements of all arguments beyond which an operation is perturbed in tiles, and of one tile.
 _MANY, TILE = 1 << 18, 1 << 23
+# Of a value, several parts are judged, each in another tile.
+_LEAST_TILES, _SMALL_TILE = 4, 1 << 21
 # Roundings of partial sums in the result's precision, of which errors cancel in part.
 _PARTIAL_SUMS = 2
 # Operations that add terms one by one to memory of the result's precision.
@@ -379,19 +381,20 @@ def _size_of_product(args: Sequence[Any], dtype: torch.dtype) -> torch.Tensor:
 def _size_of_convolution(args: Sequence[Any], dtype: torch.dtype) -> torch.Tensor:
     """Return the size of a convolution's sums, likewise from the norms of filters and windows."""
     value, weight, bias, stride, padding, dilation, *_, groups = args
+    ones = [1] * (weight.dim() - 2)
     by_group = value.detach().unflatten(1, (groups, -1))
     squares = torch.linalg.vector_norm(by_group, dim=2, dtype=torch.float32).square_()
     window = squares.new_ones(1, 1, *weight.shape[2:]).expand(groups, 1, *weight.shape[2:])
     sums = torch.convolution(
-        squares, window, None, stride, padding, dilation, False, [0] * len(stride), groups
+        squares, window, None, stride, padding, dilation, False, [0] * len(ones), groups
     )
     norms = sums.clamp_(min=0.0).sqrt_().unsqueeze(2)
     filters = torch.linalg.vector_norm(weight.detach().flatten(1), dim=1, dtype=torch.float32)
     part = 1.0 if dtype is torch.float32 else _OF_RANDOM_NUMBERS
-    filters = filters.mul_(part).view(groups, -1, *[1] * len(stride))
+    filters = filters.mul_(part).view(groups, -1, *ones)
     size = (norms.to(dtype) * filters.to(dtype)).flatten(1, 2)
     if bias is not None:
-        size = size.add_(bias.detach().abs().view(-1, *[1] * len(stride)))
+        size = size.add_(bias.detach().abs().view(-1, *ones))
     return size.clamp_(max=torch.finfo(dtype).max)
 
 
@@ -433,7 +436,7 @@ def tiles(value: torch.Tensor) -> Iterator[Tile]:
     if not value.dim():
         yield Tile(0, 0, 1)
         return
-    count = -(-value.numel() // TILE)
+    count = max(-(-value.numel() // TILE), min(_LEAST_TILES, value.numel() // _SMALL_TILE))
     long = [dim for dim, size in enumerate(value.shape) if size >= count]
     dim = long[0] if long else max(range(value.dim()), key=value.shape.__getitem__)
     length = value.shape[dim]

@@ -31,8 +31,9 @@ _USUAL = 0.6
 
 @dataclass(frozen=True)
 class Noise:
-    """How far samples of rounding are from eager's value, as a part of its largest magnitude."""
+    """How far samples of rounding are from eager's value."""
 
+    # As a part of the largest magnitude, and of the sum of squares.
     largest: float
     squares: float
 
@@ -86,14 +87,15 @@ class ValueInTiles:
 
     @property
     def known_noise(self) -> Noise:
-        size = self.size or 1.0
-        return Noise(self.noise / size, self.squares_of_noise / size**2)
+        return Noise(self.noise / (self.size or 1.0), self.squares_of_noise / (self._energy or 1.0))
 
     def explained_by(self, known: Noise) -> bool:
         """Check whether the noise of an equal computation explains the value, without a sample."""
         like = replace(self, noise=known.largest * self.size)
-        like.squares_of_noise = known.squares * self.size**2
-        return like.is_explained and not like.is_suspicious
+        if not like.is_explained:
+            return False
+        like.squares_of_noise = known.squares * self._energy
+        return not like.is_suspicious
 
     def parts_of(self, value: torch.Tensor) -> list[torch.Tensor]:
         return [place.of(value).clone() for _, place, _ in self.worst]
@@ -125,6 +127,14 @@ class ValueInTiles:
             place.of(self.eager).abs().nan_to_num(0.0, 0.0, 0.0) for place in tiles(self.eager)
         )
         return max(map(_largest, parts), default=0.0)
+
+    @cached_property
+    def _energy(self) -> float:
+        """The sum of squares of eager's value."""
+        parts = (
+            place.of(self.eager).float().nan_to_num(0.0, 0.0, 0.0) for place in tiles(self.eager)
+        )
+        return sum(map(_squares, parts))
 
     def judged(
         self, name: str, references: Sequence[torch.Tensor]

@@ -49,6 +49,8 @@ _LARGEST = 256 << 20
 
 # Far beyond rounding: smaller differences are judged graph by graph, against float64.
 _RELATIVE, _ABSOLUTE = 2e-2, 1e-3
+# What rounding in the function's graphs explains, as a part of the largest magnitude.
+_MOST_NOISE = 0.1
 
 
 _thread = threading.local()
@@ -93,12 +95,12 @@ def checked_function(
     compiled: Callable[..., Any], function: Callable[..., Any], context: Any, folder: Path
 ) -> Any:
     """Return the compiled function, whose first calls are also made in eager."""
-    calls, is_short = 0, True
+    calls, is_short, rounding = 0, True, 0.0
     warned: set[str] = set()
 
     @functools.wraps(compiled)
     def call(*args: Any, **kwargs: Any) -> Any:
-        nonlocal calls, is_short
+        nonlocal calls, is_short, rounding
         can_fork = SCOPE.active and not SCOPE.is_redirected and not torch.cuda.is_initialized()
         is_nested = getattr(_thread, "is_checking", False) or torch.compiler.is_compiling()
         if calls >= _CALLS or (calls and not is_short) or is_nested or not can_fork:
@@ -115,7 +117,9 @@ def checked_function(
                 result = compiled(*args, **kwargs)
             values = _values(result, args, kwargs)
             warned.update(shown)
-            SCOPE.guard(_compare, function, calls, eager, values, warned, _thread.rounding)
+            # The graphs of a later call may be left out.
+            rounding = max(rounding, _thread.rounding)
+            SCOPE.guard(_compare, function, calls, eager, values, warned, rounding)
         except torch._dynamo.exc.TorchDynamoException as error:
             if not kwargs:
                 SCOPE.guard(_write_script, function, args, context, error, folder)
@@ -314,6 +318,6 @@ def _tensor_difference(one: torch.Tensor, two: Any, noise: float) -> str:
     # In a low-precision type, a few roundings in a row change this much.
     rounding = 8 * torch.finfo(one.dtype).eps
     relative = max(_RELATIVE, rounding)
-    absolute = max(max(_ABSOLUTE, rounding) * scale, noise)
+    absolute = max(max(_ABSOLUTE, rounding) * scale, min(noise, _MOST_NOISE * scale))
     close = torch.allclose(two.double(), one.double(), rtol=relative, atol=absolute, equal_nan=True)
     return "" if close else f"differs by up to {float((one - two).abs().max()):.4g}"

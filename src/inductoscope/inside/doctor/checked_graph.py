@@ -107,6 +107,7 @@ from inductoscope.recording.events import (
     CallsShared,
     CallsUnchecked,
     Check,
+    CompiledReturned,
     EagerReturned,
     GraphCall,
     GraphReturned,
@@ -483,8 +484,7 @@ class CheckedGraph:
 
     def _compare_large(self, call: LargeCall, compiled: Callable[..., Any]) -> None:
         self._kernels = Location()
-        with contextlib.ExitStack() as calling:
-            calling.enter_context(self._notes.calling(self.calls))
+        with self._notes.calling(self.calls):
             is_scarce = can_fork() and not has_room_in_main_memory(2 * call.most_bytes)
             if is_scarce and death_in_fork(call, as_function(self.module)) is not None:
                 text = "eager kills the process, tried in a fork"
@@ -500,8 +500,7 @@ class CheckedGraph:
                 self._search_part(death, call)
 
             def before_judging() -> None:
-                # What follows may take long, and is no hang of compiled code: that has returned.
-                calling.close()
+                SCOPE.emit(CompiledReturned())
                 if self._is_fresh:
                     self._look_at_kernels(call, compiled)
 
@@ -735,7 +734,8 @@ class CallNotes:
             return
         texts = "; ".join(item.text for item in comparison.explained[:4]) + how
         if comparison.is_within_rounding:
-            note_rounding(max(item.largest for item in comparison.explained))
+            outputs = (i for i in comparison.explained if i.where.startswith("output "))
+            note_rounding(max((item.largest for item in outputs), default=0.0))
             self.checked(call, "within-rounding", texts)
         else:
             empty = uninitialised_allocation(module)

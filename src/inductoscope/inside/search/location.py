@@ -383,9 +383,9 @@ def first_wrong_own_kernel(
         except Exception:
             if not found:
                 raise
-    if not found:
         in_step = [g.expected for g in watch.graphs if isinstance(g.expected, ValuesInStep)]
         like_equal = sum(expected.explained for expected in in_step)
+    if not found:
         return Location(right_kernels=watch.compared, like_equal_kernel=like_equal)
     place, divergence = found[0]
     return _closer(place, candidate, divergence, in_candidate) if closely else place

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from inductoscope.inside.compare.passes import users_place
-from inductoscope.inside.compare.values import matmul_precision
+from inductoscope.inside.compare.values import matmul_precision, without_autocast_cache
 from inductoscope.inside.program_settings import changed_settings
 
 _DEVICES = ("cpu", "cuda")
@@ -44,6 +44,7 @@ class TorchState:
         """Apply the per-thread settings inside the block."""
         with contextlib.ExitStack() as stack:
             stack.enter_context(torch.set_grad_enabled(self.gradients))
+            stack.enter_context(without_autocast_cache())  # Each run has copies of parameters.
             for name in _DEVICES:
                 stack.enter_context(_autocast(name, self.autocast.get(name)))
             yield
