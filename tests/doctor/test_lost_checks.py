@@ -263,15 +263,6 @@ def test_a_type_that_eager_has_no_kernel_for_is_no_check() -> None:
     assert compared(add, torch.clone, torch.ones(3, dtype=torch.uint32)) == (False, None)
 
 
-def test_one_of_several_ranks_makes_no_call_again(tmp_path: Path) -> None:
-    dist = torch.distributed
-    dist.init_process_group("gloo", f"file://{tmp_path / 'store'}", rank=0, world_size=1)
-    try:
-        assert compared(refuses, torch.sin, OUTSIDE) == (False, None)
-    finally:
-        dist.destroy_process_group()
-
-
 def test_an_error_that_only_copies_of_the_inputs_have_is_not_the_programs() -> None:
     """A copy is a leaf, which autograd lets nobody write to; the program's own tensor is none."""
 

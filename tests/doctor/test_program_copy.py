@@ -163,6 +163,7 @@ from torch._inductor.virtualized import ops
 program_copy.FILES_OF_GPUS = ("/dev/null",)
 torch._C._cuda_getDeviceCount = torch._C._cuda_init = lambda: 0
 torch.cuda._cudart = "there"
+torch.cuda.is_current_stream_capturing = lambda: False
 
 def start_gpu(graph):
     torch.cuda._lazy_init()
