@@ -253,8 +253,7 @@ def of_fault(fault: Recipe, plain: Ran, ours: Ran) -> Iterator[Measurement]:
             goal=GOALS[what],
             compared_with="the plain run",
             peer=(plain.cost.seconds,),
-            why_failed=ours.said,
-            note=ours.said,
+            why_failed="" if ours.is_right else ours.said,
         )
 
 
