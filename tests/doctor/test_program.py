@@ -179,6 +179,19 @@ def test_a_program_that_was_ended_did_not_die_by_itself(
     assert f"the program {said} in stage lowering of compile 0/0" == place.failure.text
 
 
+@pytest.mark.parametrize(
+    ("run", "is_placed"), [({"over_time": True}, False), ({}, True)], ids=["over time", "killed"]
+)
+def test_a_program_that_was_ended_while_values_were_judged_did_not_hang(
+    run: dict[str, bool], is_placed: bool, folder: Path
+) -> None:
+    """Compiled code had returned; what kills the process then may still be what it wrote."""
+    call = {"kind": "graph-call", "compile": "0/0", "call": 1}
+    stream(folder, call, {"kind": "compiled-returned"}, pid=1)
+    place = last_position(ProgramRun(Ending(137, 9, 1.0), folder, **run))
+    assert (place is not None) == is_placed
+
+
 def test_what_was_piped_at_first_is_given_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -50,7 +50,9 @@ def last_position(run: ProgramRun) -> LastPosition | None:
                 functions=tuple(functions),
             )
             return LastPosition(last.compile, failure)
-    called = next((process.call for process in recording.processes if process.call), "")
+    # A process that was ended while the tool judged values has not hung in compiled code.
+    calling = (p for p in recording.processes if not (was_ended and p.is_judged))
+    called = next((process.call for process in calling if process.call), "")
     if not called:
         return None
     text = f"the program {_how(run, name)} while running the graph of compile {called}"

@@ -235,6 +235,8 @@ class Process(ProcessStart):
     hook_errors: tuple[str, ...]
     # The compile whose checked graph was running when the process last wrote an event.
     call: str = ""
+    # Whether the compiled code of that call had returned, and its values were judged.
+    is_judged: bool = False
     uncaught: tuple[UncaughtException, ...] = ()
 
 

@@ -246,6 +246,7 @@ def _process(stream: _ProcessFold) -> Process:
         ),
         hook_errors=tuple(f"{event.hook}: {event.error}" for event in events.all(E.HookError)),
         call=position.call.compile if position.call else "",
+        is_judged=position.is_judged,
         uncaught=tuple(stream.uncaught),
     )
 

@@ -105,7 +105,7 @@ class ProcessPosition:
     # still running.
     call: E.GraphCall | None = None
     eager_seconds: float | None = None
-    # Whether compiled code has returned from that call, which is only judged by now.
+    # Whether the compiled code of that call has returned, and its values are judged.
     is_judged: bool = False
     # The source locations of compiled functions, by compile id.
     functions: dict[str, str] = field(default_factory=dict)

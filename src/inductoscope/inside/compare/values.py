@@ -315,7 +315,10 @@ def same_modes() -> Iterator[None]:
 
 @contextlib.contextmanager
 def without_autocast_cache() -> Iterator[None]:
-    """Have autocast keep no casts of parameters, as it does in compiled code."""
+    """Have autocast keep no casts of parameters, as it does in compiled code.
+
+    Dynamo guards on this: inside, a function that was compiled before is compiled again.
+    """
     before = torch.is_autocast_cache_enabled()
     torch.set_autocast_cache_enabled(False)
     try:

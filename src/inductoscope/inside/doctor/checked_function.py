@@ -106,7 +106,8 @@ def checked_function(
         if calls >= _CALLS or (calls and not is_short) or is_nested or not can_fork:
             return compiled(*args, **kwargs)
         calls += 1
-        _thread.is_checking, _thread.rounding, started = True, 0.0, time.monotonic()
+        # What rounding explained before counts: the graphs of a later call may be left out.
+        _thread.is_checking, _thread.rounding, started = True, rounding, time.monotonic()
         try:
             # Run it twice: values that differ anyway, such as a time, say nothing about Dynamo.
             with ANSWERED_COLLECTIVES.answering():
@@ -117,8 +118,7 @@ def checked_function(
                 result = compiled(*args, **kwargs)
             values = _values(result, args, kwargs)
             warned.update(shown)
-            # The graphs of a later call may be left out.
-            rounding = max(rounding, _thread.rounding)
+            rounding = _thread.rounding
             SCOPE.guard(_compare, function, calls, eager, values, warned, rounding)
         except torch._dynamo.exc.TorchDynamoException as error:
             if not kwargs:
