@@ -335,7 +335,7 @@ def memory_of_gpu() -> int:
 def measure(bench: str, programs: Sequence[Program], grown: Program) -> None:
     what = "Measure the doctor on large models."
     parser = argparse.ArgumentParser(prog=f"python -m bench.{bench}", description=what)
-    parser.add_argument("--only", default="", help="names in which this is found")
+    parser.add_argument("--only", default="", help="measure what this regular expression finds")
     parser.add_argument("--jobs", type=int, default=1, help="programs side by side")
     parser.add_argument("--limit", type=float, default=3600.0, help="seconds for one run")
     parser.add_argument("--json", type=Path, help="write the measurements to this file")

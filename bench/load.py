@@ -26,12 +26,15 @@ class Load:
     others: float = 0.0
     # The share that the host gave to other machines.
     stolen: float = 0.0
+    is_known: bool = True
 
     @property
     def disturbs(self) -> bool:
-        return self.others > MOST_OTHERS or self.stolen > MOST_STOLEN
+        return not self.is_known or self.others > MOST_OTHERS or self.stolen > MOST_STOLEN
 
     def explain(self) -> str:
+        if not self.is_known:
+            return "other load on the machine was not recorded"
         stolen = f", {self.stolen:.0%} was stolen by the host" if self.stolen >= 0.005 else ""
         return f"others used {self.others:.0%} of the processor time meanwhile{stolen}"
 

@@ -126,11 +126,12 @@ def _render_result(result: Result) -> Iterator[str]:
 def _describe_run(result: Result) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in result.versions.items())
     cores, load = result.machine["cores"], result.load
+    before = f"load average for each core before {load.average:.1f}; " if load.is_known else ""
     options = f"; run with `{result.options}`" if result.options else ""
     return (
         f"{result.date}, commit {result.commit}; {versions}; {cores} cores, "
-        f"{result.machine['architecture']}, {result.machine['memory']}; load average for each core "
-        f"before {load.average:.1f}; {load.explain()}{options}."
+        f"{result.machine['architecture']}, {result.machine['memory']}; {before}{load.explain()}"
+        f"{options}."
     )
 
 
